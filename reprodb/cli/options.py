@@ -1,0 +1,54 @@
+"""Options that mean the same in every command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SuiteOption = Annotated[
+    Path | None,
+    typer.Option("--suite", metavar="PATH", help="Folder of kernels; the bundled suite by default."),
+]
+ProfilesFileOption = Annotated[
+    Path | None,
+    typer.Option("--profiles-file", metavar="FILE", help="Build profiles; the bundled file by default."),
+]
+KernelOption = Annotated[
+    list[str] | None, typer.Option("--kernel", metavar="NAME", help="Only these kernels (repeatable, globs).")
+]
+ProfileOption = Annotated[
+    list[str] | None,
+    typer.Option("--profile", metavar="NAME", help="Only these profiles (repeatable, globs)."),
+]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option("--require", metavar="PROFILE", help="Fail if this profile has no toolchain."),
+]
+RepetitionsOption = Annotated[
+    int, typer.Option("--repetitions", "-n", min=1, max=1_000_000, help="Executions of each kernel.")
+]
+DeviceOption = Annotated[
+    str, typer.Option("--device", metavar="auto|gpu|model|INDEX", help="Where kernels run.")
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--db", metavar="URL", envvar="REPRODB_DB", help="Database file or URL; reprodb.db by default."
+    ),
+]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", metavar="FOLDER", help="Artifact store; builds/store by default.")
+]
+OutOption = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where reports are written.")]
+LabelOption = Annotated[str | None, typer.Option("--label", metavar="TEXT", help="A name for the run.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on standard output.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict and errors.")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Limit a result.")
+]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Parallel processes; all cores by default.")
+]
+ArchOption = Annotated[
+    str | None, typer.Option("--arch", metavar="sm_XX", help="Instead of the profile's architecture.")
+]

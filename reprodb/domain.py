@@ -1,0 +1,551 @@
+"""The nouns: frozen values that each step takes and returns. No I/O and no heavy imports here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from math import prod
+from pathlib import Path
+
+
+class Lane(StrEnum):
+    """Where bits come from: a GPU ran the cubin, or a CPU executed the PTX. Never mixed."""
+
+    MEASURED = "measured"
+    MODELLED = "modelled"
+
+
+class Determinism(StrEnum):
+    """The guarantee a kernel or buffer declares, in CUB's words."""
+
+    NOT_GUARANTEED = "not_guaranteed"
+    RUN_TO_RUN = "run_to_run"
+    GPU_TO_GPU = "gpu_to_gpu"
+
+    @property
+    def guaranteed(self) -> bool:
+        return self is not Determinism.NOT_GUARANTEED
+
+
+class Role(StrEnum):
+    """What a buffer is for: judged, judged as an intermediate, or neither recorded nor judged."""
+
+    RESULT = "result"
+    WITNESS = "witness"
+    SCRATCH = "scratch"
+
+
+class Status(StrEnum):
+    """How a result ended. Everything but `ok` is the verdict `no_result`."""
+
+    OK = "ok"
+    BUILD_FAILED = "build_failed"
+    LAUNCH_FAILED = "launch_failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    UNSUPPORTED = "unsupported"
+
+
+class Accuracy(StrEnum):
+    """The column beside the bits: within the case's tolerance of its high-precision reference or not."""
+
+    OK = "ok"
+    OUTSIDE = "outside"
+    UNKNOWN = "unknown"
+
+
+class CodeOrigin(StrEnum):
+    """What was executed: the recorded cubin, PTX that the driver compiled, or PTX on the model."""
+
+    CUBIN = "cubin"
+    JIT = "jit"
+    PTX = "ptx"
+
+
+# Bytes of one element. A struct's size is declared by its buffer.
+DTYPE_BYTES = {
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "uint64": 8,
+}
+
+Pairs = tuple[tuple[str, str], ...]
+Dim3 = tuple[int, int, int]
+
+
+# --- The suite ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct element; `offset` in bytes from the start of the element."""
+
+    name: str
+    dtype: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A device buffer of `shape` elements, sizes resolved for its case.
+
+    `dtype` is a key of DTYPE_BYTES, or `struct` with `fields` and `itemsize`. `init` is `poison`
+    (0xA5 bytes, refilled before each repetition), `zero`, or `copy:NAME` to start as a copy of input NAME.
+    `determinism` is the buffer's own guarantee where it differs from the kernel's.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role
+    init: str = "poison"
+    determinism: Determinism | None = None
+    fields: tuple[Field, ...] = ()
+    itemsize: int = 0
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def element_bytes(self) -> int:
+        return self.itemsize if self.fields else DTYPE_BYTES[self.dtype]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the device allocation, padding of structs included."""
+        return self.elements * self.element_bytes
+
+    def pack(self, raw: bytes) -> bytes:
+        """The pattern of the raw device bytes: a struct's declared fields alone, padding left out."""
+        if not self.fields:
+            return raw
+        step = self.itemsize
+        spans = [(f.offset, f.offset + DTYPE_BYTES[f.dtype]) for f in self.fields]
+        return b"".join(
+            raw[start + lo : start + hi] for start in range(0, len(raw), step) for lo, hi in spans
+        )
+
+
+class ArgKind(StrEnum):
+    INPUT = "input"
+    SIZE = "size"
+    BUFFER = "buffer"
+    SCALAR = "scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One kernel argument. A size is an unsigned 64-bit count; a scalar carries its bytes, little endian."""
+
+    kind: ArgKind
+    name: str
+    dtype: str = ""
+    value: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One `__global__` launch with a constant grid and block; `shared` is dynamic shared memory in bytes."""
+
+    entry: str
+    grid: Dim3
+    block: Dim3
+    args: tuple[Arg, ...]
+    shared: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A named input array: a pattern of the table in `inputs`, its parameters, element type and count."""
+
+    name: str
+    pattern: str
+    n: int
+    dtype: str = "float32"
+    params: tuple[tuple[str, int | float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A named input pattern and size for a kernel, with the buffers at their sizes for it.
+
+    `reference` names a high-precision reference in `accuracy`; `expected` pins the bits of one-element
+    outputs whose answer is known (`("total", "0x3f800000")`).
+    """
+
+    name: str
+    n: int
+    inputs: tuple[Input, ...]
+    buffers: tuple[Buffer, ...]
+    reference: str | None = None
+    rel_tol: float | None = None
+    expected: Pairs = ()
+
+    @property
+    def recorded(self) -> tuple[Buffer, ...]:
+        """The buffers whose bits are recorded: results and witnesses."""
+        return tuple(b for b in self.buffers if b.role is not Role.SCRATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One reduction with a declared determinism. `source` and `manifest` are paths relative to the suite."""
+
+    name: str
+    source: str
+    operation: str
+    determinism: Determinism
+    accumulator: str
+    defines: Pairs
+    shape_defines: tuple[str, ...]  # the defines that launch shapes or buffer sizes use
+    stages: tuple[Stage, ...]
+    cases: tuple[Case, ...]
+    order: str | None = None
+    tags: tuple[str, ...] = ()
+    batch_invariant: bool = False
+    manifest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A source or included file of a kernel: path relative to the suite, and its text."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A folder of kernels under a stable name that is part of every scope."""
+
+    name: str
+    root: Path
+    kernels: tuple[Kernel, ...]
+
+
+# --- Builds ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A named set of build settings, `extends` already resolved. None leaves the compiler's default."""
+
+    name: str
+    compiler: str  # nvrtc | nvcc
+    toolkit: str  # a version specifier: 12.6.* or >=13,<14
+    fmad: bool = True
+    fast_math: bool = False
+    ftz: bool | None = None
+    prec_div: bool | None = None
+    prec_sqrt: bool | None = None
+    extra: tuple[str, ...] = ()
+    arch: str = "native"
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """One installed compiler. `components` are the parts that are in its identity (ptxas, host compiler)."""
+
+    compiler: str
+    version: str  # exact: 12.6.85
+    path: str  # the library (nvrtc) or the executable (nvcc)
+    origin: str  # where it was found: wheel, cache, PATH, CUDA_HOME, /usr/local
+    architectures: tuple[str, ...] = ()
+    components: Pairs = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.compiler} {self.version}"
+
+    @property
+    def identity(self) -> Pairs:
+        """What makes two toolchains the same build tool; the place where one lies is not in it."""
+        return (("compiler", self.compiler), ("version", self.version), *self.components)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """One compilation to do: sources already read, so that a worker needs no suite folder."""
+
+    kernel: str
+    entries: tuple[str, ...]
+    source: str
+    files: tuple[SourceFile, ...]
+    defines: Pairs
+    profile: Profile
+    toolchain: Toolchain
+    arch: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCounts:
+    """Opcode counts of one `__global__` function: `(("FFMA", 1), ("FADD", 9), …)`, sorted by name.
+
+    `sass` counts base opcodes and the modifiers worth telling apart (`FADD.FTZ`, `MUFU.RCP`);
+    `ptx` counts PTX opcodes with their types and rounding.
+    """
+
+    function: str
+    ptx: tuple[tuple[str, int], ...] = ()
+    sass: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What identifies generated code: digests of normalised text, and counts. Raw bytes never do."""
+
+    ptx: str | None  # SHA-256 of normalised PTX
+    sass: str | None  # SHA-256 of normalised SASS; None without a disassembler
+    constants: str | None  # SHA-256 of the constant banks that the compiler filled
+    counts: tuple[FunctionCounts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What made the code of a result, whole: kept with every result."""
+
+    key: str  # the artifact's content key
+    profile: Profile
+    toolchain: Toolchain
+    arch: str  # sm_90
+    options: tuple[str, ...]
+    defines: Pairs
+    sources: Pairs  # (path in the suite, SHA-256), the kernel's source first, then includes sorted
+    status: Status
+    log: str = ""
+    code: Code | None = None
+
+    @property
+    def source_digest(self) -> str:
+        from reprodb.digest import content_key
+
+        return content_key("reprodb.sources", *(part for pair in self.sources for part in pair))
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What one toolchain made of one kernel under one profile. Texts are None where a step failed."""
+
+    build: Build
+    ptx: str | None = None
+    cubin: bytes | None = None
+    sass: str | None = None
+    cached: bool = False
+
+
+# --- Runs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The GPU of a run, read from the running context (an index is only a label)."""
+
+    name: str
+    uuid: str
+    compute_capability: str  # 9.0
+    sm_count: int
+    memory: int  # bytes
+    index: int = 0
+
+    @property
+    def arch(self) -> str:
+        return "sm_" + self.compute_capability.replace(".", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Where a run happened, and what else steers bits there."""
+
+    host: str
+    os: str
+    python: str
+    cpu: str
+    reprodb: str
+    device: Device | None = None
+    driver: str | None = None  # 580.159.04
+    cuda_driver: str | None = None  # newest CUDA the driver speaks: 13.0
+    cuda_runtime: str | None = None
+    libraries: Pairs = ()  # versions of loaded libraries: cupy, llvmlite, LLVM, numpy
+    variables: Pairs = ()  # set variables that steer bits
+    dropped: tuple[str, ...] = ()  # variables that were set and kept from compilers
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSamples:
+    """The patterns of one buffer over the repetitions of a result.
+
+    `patterns` are distinct, in order of first appearance; `sequence` has one index a repetition.
+    """
+
+    buffer: Buffer
+    patterns: tuple[bytes, ...]
+    sequence: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What an executor returns: every recorded buffer's patterns, and how they were made."""
+
+    outputs: tuple[OutputSamples, ...]
+    origin: CodeOrigin
+    seconds: float
+    notes: tuple[str, ...] = ()  # e.g. "contracted as SASS: 1 FFMA in sumSquaresPartials"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One distinct pattern of an output. `data` may be left out; fetch it by `sha256`."""
+
+    sha256: str
+    count: int
+    first: int  # the repetition that showed it first
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A recorded buffer of a result."""
+
+    name: str
+    role: Role
+    dtype: str
+    shape: tuple[int, ...]
+    determinism: Determinism  # the effective guarantee
+    patterns: tuple[Pattern, ...]
+    sequence: tuple[int, ...]
+    run_hash: int
+    fields: tuple[Field, ...] = ()
+    first_bits: str | None = None  # of a one-element output: 0x4b25426d
+
+    @property
+    def distinct(self) -> int:
+        return len(self.patterns)
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the first repetition's pattern."""
+        return self.patterns[0].sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Accuracy of a result against its case's reference: the largest relative error of the repetitions."""
+
+    verdict: Accuracy
+    max_rel_err: float | None = None
+    reference: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All that a run learned about (kernel, case, profile, architecture, condition).
+
+    `kernel` has only the case at hand in `cases`. `build` is None where no toolchain could be found.
+    """
+
+    kernel: Kernel
+    case: Case
+    profile: str
+    arch: str
+    lane: Lane
+    status: Status
+    repetitions: int
+    outputs: tuple[Output, ...] = ()
+    accuracy: Judgement = Judgement(Accuracy.UNKNOWN)
+    build: Build | None = None
+    origin: CodeOrigin | None = None
+    input_digest: str = ""
+    condition: str = "plain"
+    error: str = ""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    id: int | None = None  # the database's row, once recorded
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """What a result of another run is matched by."""
+        return (self.kernel.name, self.case.name, self.profile, self.arch, self.condition)
+
+    @property
+    def results(self) -> tuple[Output, ...]:
+        return tuple(o for o in self.outputs if o.role is Role.RESULT)
+
+    @property
+    def witnesses(self) -> tuple[Output, ...]:
+        return tuple(o for o in self.outputs if o.role is Role.WITNESS)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedProfile:
+    """A profile whose toolchain is absent, with the command that installs it."""
+
+    profile: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One invocation that recorded results. Times are UTC."""
+
+    uid: str
+    suite: str
+    lane: Lane
+    environment: Environment
+    started_at: datetime
+    label: str | None = None
+    finished_at: datetime | None = None  # None: incomplete
+    skipped: tuple[SkippedProfile, ...] = ()
+    policy: str = ""  # the policy's text, as used
+    kind: str = "run"  # run | nightly
+    exit_code: int | None = None
+    id: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.finished_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a reference is looked up by."""
+
+    suite: str
+    kernel: str
+    case: str
+    profile: str
+    arch: str
+    lane: Lane
+    gpu: str | None  # the GPU's model name; None on the model
+    condition: str = "plain"
+
+
+def scope_of(run: Run, result: Result) -> Scope:
+    """The scope of a result of a run."""
+    device = run.environment.device
+    return Scope(
+        run.suite,
+        result.kernel.name,
+        result.case.name,
+        result.profile,
+        result.arch,
+        run.lane,
+        device.name if device else None,
+        result.condition,
+    )

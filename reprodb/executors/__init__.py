@@ -1,0 +1,1 @@
+"""Executors: run artifacts and return the bits of every repetition."""

@@ -1,0 +1,1 @@
+"""The model: PTX executed on the CPU, bit for bit."""

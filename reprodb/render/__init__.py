@@ -1,0 +1,1 @@
+"""Renderers: they walk values and compute nothing."""

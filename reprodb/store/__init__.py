@@ -1,0 +1,1 @@
+"""The database: SQLAlchemy tables, migrations, queries and bundles. Only dataclasses leave it."""

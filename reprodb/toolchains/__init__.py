@@ -1,0 +1,1 @@
+"""Compilers: find them, install them, turn profiles into options, compile."""
