@@ -1,0 +1,74 @@
+# Every target does its own set-up. Overrides: PYTHON=python3.12, or NO_SETUP=1 to use the current
+# environment as it is (a GPU image that already has CuPy, a machine without a network).
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+PROFILES ?=
+ARGS ?=
+
+ifdef NO_SETUP
+  PY := $(PYTHON)
+  RUNTIME :=
+  DEV :=
+else
+  VENV ?= .venv
+  PY := $(VENV)/bin/python
+  RUNTIME := $(VENV)/.runtime
+  DEV := $(VENV)/.dev
+endif
+REPRODB := $(PY) -m reprodb
+
+.PHONY: nightly test check soak bench bench-gpu test-gpu docs format clean system-packages
+.DELETE_ON_ERROR:
+
+# The main job: on the GPU where one works, else on the model.
+nightly: $(RUNTIME)
+	$(REPRODB) nightly $(foreach p,$(PROFILES),--profile $(p)) $(ARGS)
+
+test: $(DEV) system-packages
+	$(PY) -m pytest -n auto --dist loadgroup -m "not gpu and not soak" $(ARGS)
+
+check: $(DEV)
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+# What takes longer than a pull request should wait: fault injection, the whole conformance suite, fuzzing.
+soak: $(DEV) system-packages
+	$(PY) -m pytest -m soak $(ARGS)
+
+# On a machine with a GPU: what claims something about GPUs.
+test-gpu: $(DEV)
+	$(PY) -m pytest -m gpu $(ARGS)
+
+bench: $(DEV)
+	$(PY) -m benchmarks $(ARGS)
+
+bench-gpu: $(DEV)
+	$(PY) -m benchmarks --gpu $(ARGS)
+
+# The commands that README and docs show are run by these tests.
+docs: $(DEV)
+	$(PY) -m pytest tests/test_docs.py $(ARGS)
+
+format: $(DEV)
+	$(PY) -m ruff format
+	$(PY) -m ruff check --fix
+
+clean:
+	rm -rf .venv builds/store .mypy_cache .ruff_cache .hypothesis dist
+
+# Debian's PostgreSQL, Chromium and gcc for the tests: installed where this user may, else named.
+system-packages:
+	tools/system-packages.sh
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("reprodb needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --upgrade pip
+
+.venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
+	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[cpu]' $$(tools/gpu-extra.sh)
+	@touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[cpu,postgres,dev]' $$(tools/gpu-extra.sh)
+	@touch $@ .venv/.runtime
