@@ -1,0 +1,70 @@
+"""Text from outside made fit to print: invisible and steering characters shown, length bounded."""
+
+import re
+from datetime import UTC, datetime
+
+# C0 and C1 controls, marks and overrides of writing direction, zero-width and separator characters,
+# variation tags, lone surrogates: each can hide or reorder what a reader sees, or steer a terminal.
+_STEERING = re.compile(
+    "[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff0-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+NAME_LIMIT = 120
+LINE_LIMIT = 400
+
+
+def _shown(match: re.Match[str]) -> str:
+    return f"⟨U+{ord(match.group()):04X}⟩"
+
+
+def visible(text: str, limit: int = LINE_LIMIT) -> str:
+    """One line of at most `limit` characters and a count of what was cut; steering characters spelled out.
+
+    Tabs and line breaks become single spaces.
+    """
+    cut = len(text) - limit
+    head = re.sub(r"[\t\r\n]+", " ", text[:limit])
+    shown = _STEERING.sub(_shown, head)
+    return f"{shown} … (+{cut:,} characters)" if cut > 0 else shown
+
+
+def name(text: str) -> str:
+    """A name (kernel, profile, case, label) fit to print."""
+    return visible(text, NAME_LIMIT)
+
+
+def lines(text: str, count: int = 40, width: int = LINE_LIMIT) -> tuple[str, ...]:
+    """The first `count` lines of a log or note, each made visible; a last line counts what was cut."""
+    every = text.splitlines()
+    kept = tuple(visible(line.expandtabs(4), width) for line in every[:count])
+    return kept if len(every) <= count else (*kept, f"… (+{len(every) - count:,} lines)")
+
+
+def utc(moment: datetime | None) -> str | None:
+    """ISO 8601 in UTC to the second with a `Z`; a time without a zone is UTC already."""
+    if moment is None:
+        return None
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return aware.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def count(n: int, singular: str, plural: str = "") -> str:
+    """`1 pattern`, `9 patterns`, `4,194,915 elements`."""
+    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def joined(words: tuple[str, ...] | list[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return f" {last} ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
+
+
+def ranges(indices: tuple[int, ...], limit: int = 512) -> str:
+    """Sorted indices as runs, at most `limit` of them: `5, 17, 40–43 … (+12 more)`."""
+    runs: list[tuple[int, int]] = []
+    for index in sorted(indices):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], index)
+        else:
+            runs.append((index, index))
+    shown = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs[:limit])
+    return shown if len(runs) <= limit else f"{shown} … (+{len(runs) - limit:,} more)"
