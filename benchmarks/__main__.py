@@ -1,0 +1,76 @@
+"""Run the benchmarks, print their table and write it with the environment to benchmarks/results/."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import model, nightly, startup
+from benchmarks.harness import Row, Spread
+from reprodb.codec import encode
+from reprodb.environment import host_environment
+
+RESULTS = Path(__file__).parent / "results"
+
+WITHOUT_GPU: dict[str, Callable[[], list[Row]]] = {
+    "startup": startup.rows,
+    "model": model.rows,
+    "nightly": nightly.rows,
+}
+
+
+def _gpu() -> dict[str, Callable[[], list[Row]]]:
+    from benchmarks import gpu
+
+    return {"gpu": gpu.rows}
+
+
+def _time(spread: Spread) -> str:
+    scale, unit = (1, "s") if spread.median >= 1 else (1e3, "ms") if spread.median >= 1e-3 else (1e6, "µs")
+    return f"{spread.median * scale:.3g} {unit} ({spread.low * scale:.3g}–{spread.high * scale:.3g})"
+
+
+def _ratio(spread: Spread) -> str:
+    return f"{spread.median:.2f} ({spread.low:.2f}–{spread.high:.2f})"
+
+
+def _goal(row: Row) -> str:
+    if row.met is None:
+        return "–"
+    wanted = f"≤ {row.goal:g} s" if row.goal is not None else f"ratio ≤ {row.goal_ratio:g}"
+    return f"{wanted}: {'met' if row.met else 'MISSED'}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help="which groups; all by default")
+    parser.add_argument("--gpu", action="store_true", help="the groups that need a GPU")
+    options = parser.parse_args()
+    groups = _gpu() if options.gpu else WITHOUT_GPU
+    unknown = set(options.names) - set(groups)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(groups)}")
+    rows = [row for name, run in groups.items() if name in (options.names or groups) for row in run()]
+    table = Table("benchmark", "lane", "ours: median (min–max)", "peer", "peer: median", "ratio", "goal")
+    for row in rows:
+        table.add_row(
+            row.name, row.lane, _time(row.ours), row.peer_name, _time(row.peer), _ratio(row.ratio), _goal(row)
+        )  # fmt: skip
+    Console(width=180 if not sys.stdout.isatty() else None).print(table)
+    RESULTS.mkdir(exist_ok=True)
+    name = "gpu" if options.gpu else "cpu"
+    record = {
+        "environment": encode(host_environment()),
+        "rows": [asdict(row) | {"met": row.met} for row in rows],
+    }
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
