@@ -1,0 +1,138 @@
+"""What travels between the pool and its workers, and how one task is done."""
+
+from __future__ import annotations
+
+import traceback
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reprodb.domain import (
+    Accuracy,
+    Artifact,
+    Case,
+    CodeOrigin,
+    Input,
+    Judgement,
+    Kernel,
+    Output,
+    Samples,
+    Status,
+)
+from reprodb.errors import ExecutionError, ReprodbError, UnsupportedError
+from reprodb.executors.base import DeviceError, Executor, output_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+# Host arrays that a worker keeps between results: the profiles of a kernel share their inputs.
+KEPT_BYTES = 1 << 30
+
+UNJUDGED = Judgement(Accuracy.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One result to make. `kernel` has only the case at hand; named patterns travel, arrays do not."""
+
+    artifact: Artifact
+    kernel: Kernel
+    repetitions: int
+    seed: int = 0
+
+    @property
+    def case(self) -> Case:
+        return self.kernel.cases[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a task ended. `sticky`: the process that made it is of no more use."""
+
+    status: Status
+    outputs: tuple[Output, ...] = ()
+    accuracy: Judgement = UNJUDGED
+    origin: CodeOrigin | None = None
+    input_digest: str = ""
+    error: str = ""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    sticky: bool = False
+
+
+class Arrays:
+    """Input arrays by their description, the least used dropped beyond a bound in bytes."""
+
+    def __init__(self, bound: int = KEPT_BYTES) -> None:
+        self._bound = bound
+        self._held: OrderedDict[Input, Array] = OrderedDict()
+
+    def get(self, inputs: tuple[Input, ...]) -> dict[str, Array]:
+        """The arrays of a case's inputs by name."""
+        from reprodb.inputs import generate
+
+        found: dict[str, Array] = {}
+        for wanted in inputs:
+            array = self._held.pop(wanted, None)
+            found[wanted.name] = self._held[wanted] = generate(wanted) if array is None else array
+        while len(self._held) > 1 and sum(a.nbytes for a in self._held.values()) > self._bound:
+            self._held.popitem(last=False)
+        return found
+
+
+def perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
+    """Execute, judge and summarise one task. Never raises: what went wrong becomes the outcome."""
+    try:
+        return _perform(executor, task, arrays)
+    except UnsupportedError as error:
+        return Outcome(Status.UNSUPPORTED, error=str(error))
+    except DeviceError as error:
+        return Outcome(Status.LAUNCH_FAILED, error=str(error), sticky=error.sticky)
+    except ReprodbError as error:
+        return Outcome(Status.LAUNCH_FAILED, error=str(error))
+    except MemoryError as error:
+        return Outcome(Status.LAUNCH_FAILED, error=f"out of memory: {error}", sticky=True)
+    except Exception as error:
+        detail = "".join(traceback.format_exception(error)[-8:])
+        problem = f"the executor failed with {type(error).__name__}: {error}"
+        return Outcome(Status.CRASHED, error=f"{problem}\n{detail}", sticky=True)
+
+
+def _perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
+    from reprodb.inputs import digest
+
+    kernel, case = task.kernel, task.case
+    samples = executor.execute(task.artifact, kernel, case, task.repetitions, seed=task.seed)
+    _check_complete(task, samples)
+    return Outcome(
+        status=Status.OK,
+        outputs=tuple(output_of(kernel, output) for output in samples.outputs),
+        accuracy=_judged(task, samples, arrays),
+        origin=samples.origin,
+        input_digest=digest(case.inputs),
+        seconds=samples.seconds,
+        notes=samples.notes,
+    )
+
+
+def _judged(task: Task, samples: Samples, arrays: Arrays) -> Judgement:
+    """The accuracy column. What goes wrong here leaves it unknown and keeps the bits."""
+    from reprodb.accuracy import judge
+
+    try:
+        return judge(task.kernel, task.case, arrays.get(task.case.inputs), samples.outputs)
+    except (ReprodbError, ArithmeticError, MemoryError, ValueError) as error:
+        return Judgement(Accuracy.UNKNOWN, note=f"could not be judged: {type(error).__name__}: {error}")
+
+
+def _check_complete(task: Task, samples: Samples) -> None:
+    """Refuse samples that lack a recorded buffer or a repetition: a gap must not look like a result."""
+    lengths = {output.buffer.name: len(output.sequence) for output in samples.outputs}
+    for buffer in task.case.recorded:
+        got = lengths.get(buffer.name, 0)
+        if got != task.repetitions:
+            raise ExecutionError(
+                f"the executor returned {got} of {task.repetitions} repetitions of buffer {buffer.name!r}"
+            )
