@@ -501,8 +501,21 @@ class SkippedProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryOutcome:
+    """One canary of a run; a failed one invalidates the run."""
+
+    name: str
+    ok: bool
+    sentence: str
+    fatal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
-    """One invocation that recorded results. Times are UTC."""
+    """One invocation that recorded results. Times are UTC.
+
+    `seed` is what the modelled arrival orders were derived from, where it was given; else it is the uid.
+    """
 
     uid: str
     suite: str
@@ -516,6 +529,8 @@ class Run:
     kind: str = "run"  # run | nightly
     exit_code: int | None = None
     id: int | None = None
+    seed: int | None = None
+    canaries: tuple[CanaryOutcome, ...] = ()
 
     @property
     def complete(self) -> bool:

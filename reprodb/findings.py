@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reprodb.domain import Accuracy, Code, Result, Role, Run
+from reprodb.domain import CanaryOutcome as CanaryOutcome  # noqa: PLC0414 -- a finding too, for gates and renderers
 
 
 class Verdict(StrEnum):
@@ -212,16 +213,6 @@ class MatrixRow:
     code_groups: tuple[tuple[str, ...], ...]
     inert: tuple[tuple[str, ...], ...] = ()  # profiles that differ in settings and not in code
     no_result: tuple[tuple[str, str], ...] = ()  # (profile, status)
-
-
-@dataclass(frozen=True, slots=True)
-class CanaryOutcome:
-    """One canary of a run; a failed one invalidates the run."""
-
-    name: str
-    ok: bool
-    sentence: str
-    fatal: bool = True
 
 
 @dataclass(frozen=True, slots=True)
