@@ -102,7 +102,7 @@ def test_branch_tables_and_source_lines() -> None:
     ]  # fmt: skip
     assert [p.nbytes for p in function.params] == [8, 24]
     assert function.directives == (".maxntid 256 , 1 , 1",)
-    assert function.instructions[0].where == "PTX line 11 (k.cu:17)"
+    assert function.instructions[0].where == "PTX line 10 (k.cu:17)"
 
 
 def test_variables_carry_their_bytes() -> None:
