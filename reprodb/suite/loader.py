@@ -1,0 +1,141 @@
+"""A folder of manifests → `Suite`, all of its problems in one error; and choosing kernels by name."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from reprodb.domain import Kernel, Suite
+from reprodb.errors import UsageError
+from reprodb.suite.manifest import read_kernel
+from reprodb.suite.sources import resolve_inside
+from reprodb.suite.tables import NAME_FORM, Problem, Table, collecting, is_name, suggest
+
+MANIFEST = "kernel.toml"
+SUITE_FILE = "suite.toml"
+MOST_BYTES = 1 << 20  # of one manifest
+
+
+def bundled_suite() -> Path:
+    """The suite that comes with reprodb: the checkout's `kernels/`, or an installed package's own data."""
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parent / "kernels"
+    if (checkout / SUITE_FILE).is_file():
+        return checkout
+    return package / "data" / "kernels"
+
+
+def load_suite(root: Path) -> Suite:
+    """The suite in `root`: every `*/kernel.toml` directly inside, sorted by kernel name.
+
+    Raises UsageError naming every problem of every manifest, each with file, key, value and what is allowed.
+    """
+    if not root.is_dir():
+        raise UsageError(
+            f"suite {str(root)!r} is no folder",
+            allowed=f"a folder with */{MANIFEST} in it",
+            remedy="leave --suite out to take the bundled suite",
+        )
+    problems: list[Problem] = []
+    name = ""
+    with collecting(problems):
+        name = _suite_name(root)
+    manifests = sorted(path for path in root.glob(f"*/{MANIFEST}") if path.is_file())
+    kernels: list[Kernel] = []
+    for path in manifests:
+        shown = path.relative_to(root).as_posix()
+        with collecting(problems):
+            kernel, found = read_kernel(root, shown, _parse(root, path, shown))
+            problems += found
+            if kernel is not None:
+                kernels.append(kernel)
+    problems += _duplicates(kernels)
+    if not manifests:
+        problems.append(Problem(str(root), f"no */{MANIFEST} in this folder", "one folder a kernel"))
+    if problems:
+        raise _refusal(root, problems)
+    return Suite(name, root, tuple(sorted(kernels, key=lambda k: k.name)))
+
+
+def _refusal(root: Path, problems: list[Problem]) -> UsageError:
+    if len(problems) == 1:
+        only = problems[0]
+        return UsageError(f"{only.where}: {only.what}", allowed=only.allowed, remedy=only.remedy)
+    lines = "\n".join(str(p) for p in problems)
+    return UsageError(f"suite {str(root)!r} has {len(problems)} problems", detail=lines)
+
+
+def _duplicates(kernels: Iterable[Kernel]) -> list[Problem]:
+    first: dict[str, Kernel] = {}
+    problems = []
+    for kernel in kernels:
+        if kernel.name in first:
+            problems.append(
+                Problem(
+                    f"{kernel.manifest}: [kernel]",
+                    f"name = {kernel.name!r} is also the name of {first[kernel.name].manifest}",
+                    "each name once",
+                )
+            )
+        first.setdefault(kernel.name, kernel)
+    return problems
+
+
+def _suite_name(root: Path) -> str:
+    path = root / SUITE_FILE
+    if path.is_file():
+        table = Table(SUITE_FILE, _parse(root, path, SUITE_FILE))
+        table.expect(("name",))
+        if table.problems:
+            raise table.problems[0]
+        return table.name("name")
+    name = root.resolve().name
+    if not is_name(name):
+        raise Problem(
+            str(root),
+            f"the folder's name {name!r} is no suite name",
+            NAME_FORM,
+            f"put name = '…' into {SUITE_FILE}",
+        )
+    return name
+
+
+def _parse(root: Path, path: Path, shown: str) -> dict[str, Any]:
+    if resolve_inside(root, path.parent, path.name) is None:
+        raise Problem(shown, "is a link to a file outside the suite", "files of the suite")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise Problem(shown, "the file is too large", f"at most {MOST_BYTES} bytes")
+        return tomllib.loads(data.decode("utf-8"))
+    except OSError as error:
+        raise Problem(shown, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise Problem(shown, f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Problem(shown, f"is not TOML: {error}") from None
+    except RecursionError:
+        raise Problem(shown, "is nested too deeply", "tables and lists a few levels deep") from None
+
+
+def select_kernels(suite: Suite, globs: Iterable[str]) -> tuple[Kernel, ...]:
+    """The kernels whose names match any of the globs, in the suite's order; all of them without globs.
+
+    Raises UsageError for a glob that matches nothing, with the nearest name.
+    """
+    wanted = tuple(globs)
+    if not wanted:
+        return suite.kernels
+    names = [k.name for k in suite.kernels]
+    for glob in wanted:
+        if not any(fnmatchcase(name, glob) for name in names):
+            raise UsageError(
+                f"suite {suite.name!r} has no kernel {glob!r}",
+                allowed=", ".join(names),
+                remedy=suggest(glob, names),
+            )
+    return tuple(k for k in suite.kernels if any(fnmatchcase(k.name, glob) for glob in wanted))
