@@ -1,0 +1,14 @@
+// The two-pass tree before any edit: pass 2 takes the partials in their order.
+#include "tree.cuh"
+
+extern "C" __global__ void foldPartials(const float* partials, float* total)
+{
+    __shared__ float scratch[THREADS];
+    float sum = 0.0f;
+    for (unsigned int i = threadIdx.x; i < BLOCKS; i += THREADS)
+        sum += partials[i];
+    scratch[threadIdx.x] = sum;
+    foldBlock(scratch);
+    if (threadIdx.x == 0)
+        total[0] = scratch[0];
+}
