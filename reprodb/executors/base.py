@@ -22,6 +22,7 @@ from reprodb.domain import (
     Samples,
 )
 from reprodb.errors import ExecutionError, UsageError
+from reprodb.executors.arrays import Arrays
 
 
 class Executor(Protocol):
@@ -65,14 +66,18 @@ class ExecutorOptions:
     memory: int | None = None  # bytes of address space for the model; CUDA needs far more than it uses
 
 
-def _open_cuda(options: ExecutorOptions) -> tuple[Executor, Platform]:
+# Opens an executor: what it is, and what it found around it. Inputs are kept in the arrays given.
+Opener = Callable[[ExecutorOptions, Arrays], tuple[Executor, Platform]]
+
+
+def _open_cuda(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Platform]:
     from reprodb.executors.cuda import CudaExecutor
 
-    executor = CudaExecutor.open(options.device)
+    executor = CudaExecutor.open(options.device, arrays)
     return executor, executor.platform()
 
 
-def _open_model(options: ExecutorOptions) -> tuple[Executor, Platform]:
+def _open_model(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Platform]:
     from reprodb.executors.model import ModelExecutor
 
     executor: Executor = ModelExecutor(options.cache)
@@ -80,20 +85,20 @@ def _open_model(options: ExecutorOptions) -> tuple[Executor, Platform]:
 
 
 # The whole table. Each entry imports its executor only when it is opened.
-EXECUTORS: dict[str, Callable[[ExecutorOptions], tuple[Executor, Platform]]] = {
+EXECUTORS: dict[str, Opener] = {
     "cuda": _open_cuda,
     "model": _open_model,
 }
 LANES = {"cuda": Lane.MEASURED, "model": Lane.MODELLED}
 
 
-def open_executor(options: ExecutorOptions) -> tuple[Executor, Platform]:
-    """The executor named in the options, and what it found around it."""
+def open_executor(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Platform]:
+    """The executor named in the options, and what it found around it. `arrays` is where inputs are kept."""
     try:
         factory = EXECUTORS[options.name]
     except KeyError:
         raise UsageError(f"no executor {options.name!r}", allowed=", ".join(EXECUTORS)) from None
-    return factory(options)
+    return factory(options, arrays)
 
 
 def collect(buffer: Buffer, raws: Iterable[bytes]) -> OutputSamples:

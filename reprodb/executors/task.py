@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from reprodb.domain import (
     Accuracy,
     Artifact,
     Case,
     CodeOrigin,
-    Input,
     Judgement,
     Kernel,
     Output,
@@ -20,15 +17,8 @@ from reprodb.domain import (
     Status,
 )
 from reprodb.errors import ExecutionError, ReprodbError, UnsupportedError
+from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Executor, output_of
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, np.dtype[Any]]
-
-# Host arrays that a worker keeps between results: the profiles of a kernel share their inputs.
-KEPT_BYTES = 1 << 30
 
 UNJUDGED = Judgement(Accuracy.UNKNOWN)
 
@@ -60,26 +50,6 @@ class Outcome:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     sticky: bool = False
-
-
-class Arrays:
-    """Input arrays by their description, the least used dropped beyond a bound in bytes."""
-
-    def __init__(self, bound: int = KEPT_BYTES) -> None:
-        self._bound = bound
-        self._held: OrderedDict[Input, Array] = OrderedDict()
-
-    def get(self, inputs: tuple[Input, ...]) -> dict[str, Array]:
-        """The arrays of a case's inputs by name."""
-        from reprodb.inputs import generate
-
-        found: dict[str, Array] = {}
-        for wanted in inputs:
-            array = self._held.pop(wanted, None)
-            found[wanted.name] = self._held[wanted] = generate(wanted) if array is None else array
-        while len(self._held) > 1 and sum(a.nbytes for a in self._held.values()) > self._bound:
-            self._held.popitem(last=False)
-        return found
 
 
 def perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
@@ -122,7 +92,7 @@ def _judged(task: Task, samples: Samples, arrays: Arrays) -> Judgement:
     from reprodb.accuracy import judge
 
     try:
-        return judge(task.kernel, task.case, arrays.get(task.case.inputs), samples.outputs)
+        return judge(task.kernel, task.case, arrays.of(task.case.inputs), samples.outputs)
     except (ReprodbError, ArithmeticError, MemoryError, ValueError) as error:
         return Judgement(Accuracy.UNKNOWN, note=f"could not be judged: {type(error).__name__}: {error}")
 

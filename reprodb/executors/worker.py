@@ -12,8 +12,9 @@ from queue import SimpleQueue
 
 from reprodb.errors import ReprodbError
 from reprodb.executors import frames
-from reprodb.executors.base import ExecutorOptions, Platform, open_executor
-from reprodb.executors.task import Arrays, Outcome, Task, perform
+from reprodb.executors.arrays import Arrays
+from reprodb.executors.base import ExecutorOptions, Opener, Platform, open_executor
+from reprodb.executors.task import Outcome, Task, perform
 
 _PR_SET_PDEATHSIG = 1
 
@@ -39,7 +40,7 @@ class Refusal:
 Reply = Platform | Refusal | Outcome
 
 
-def main(tasks: int, replies: int) -> None:
+def main(tasks: int, replies: int, opener: Opener = open_executor) -> None:
     """Serve tasks from file descriptor `tasks` until it ends; answer on `replies`."""
     first = frames.read(tasks)
     if first is None:
@@ -50,8 +51,9 @@ def main(tasks: int, replies: int) -> None:
     threading.Thread(target=_receive, args=(tasks, inbox), daemon=True).start()
     if hello.options.memory is not None:
         _limit_memory(hello.options.memory)
+    arrays = Arrays()
     try:
-        executor, platform = open_executor(hello.options)
+        executor, platform = opener(hello.options, arrays)
     except ReprodbError as error:
         _reply(replies, Refusal(error.problem, error.allowed, error.remedy, error.detail))
         return
@@ -59,7 +61,6 @@ def main(tasks: int, replies: int) -> None:
         _reply(replies, Refusal(f"the {hello.options.name} executor failed to start: {error!r}"))
         return
     _reply(replies, platform)
-    arrays = Arrays()
     while True:
         task: Task = frames.unpack(inbox.get())
         _reply(replies, perform(executor, task, arrays))

@@ -1,0 +1,112 @@
+"""Where the buffers of many repetitions lie on a device, and the arguments that point there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from reprodb.domain import Arg, ArgKind, Buffer, Case, Role, Stage
+
+POISON = 0xA5
+# Every buffer of every repetition starts where cudaMalloc would let it start, and this many bytes behind it
+# must still hold their fill when all is done.
+ALIGNMENT = GUARD = 256
+
+_CELL = 8  # bytes that an argument takes at most
+
+UInt64s = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A buffer's slots: repetition r lies at `start + r * stride`, from the start of the batch."""
+
+    buffer: Buffer
+    start: int
+    stride: int
+    slots: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.stride * self.slots
+
+    @property
+    def fill(self) -> int:
+        """The byte that fills the region, guards included, before anything runs."""
+        return 0 if self.buffer.init == "zero" else POISON
+
+    @property
+    def recorded(self) -> bool:
+        return self.buffer.role is not Role.SCRATCH
+
+
+def stride_of(buffer: Buffer) -> int:
+    """Bytes from one repetition's buffer to the next one's."""
+    return -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT + GUARD
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a stage in every slot, as CUDA takes them: a pointer to each value.
+
+    Slot s's pointers begin at `address + s * step`. `kept` are the arrays that hold them; they must live
+    until the launches are queued.
+    """
+
+    address: int
+    step: int
+    kept: tuple[UInt64s, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Repetitions that are queued together: their regions from address `base`, and the inputs' addresses."""
+
+    case: Case
+    slots: int
+    regions: tuple[Region, ...]  # recorded buffers first, so that one copy brings them all back
+    inputs: Mapping[str, int]
+    base: int = 0
+
+    @classmethod
+    def of(cls, case: Case, slots: int, inputs: Mapping[str, int]) -> Self:
+        regions: list[Region] = []
+        start = 0
+        for buffer in sorted(case.buffers, key=lambda b: b.role is Role.SCRATCH):
+            regions.append(Region(buffer, start, stride_of(buffer), slots))
+            start += regions[-1].nbytes
+        return cls(case, slots, tuple(regions), inputs)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(region.nbytes for region in self.regions)
+
+    @property
+    def recorded_bytes(self) -> int:
+        return sum(region.nbytes for region in self.regions if region.recorded)
+
+    def arguments(self, stage: Stage) -> Arguments:
+        """The argument blocks of a stage, one a slot."""
+        width = len(stage.args)
+        values = np.zeros((self.slots, width), np.uint64)
+        for column, arg in enumerate(stage.args):
+            values[:, column] = self._values(arg)
+        cells = np.arange(values.size, dtype=np.uint64).reshape(values.shape)
+        pointers = np.uint64(values.ctypes.data) + np.uint64(_CELL) * cells
+        return Arguments(int(pointers.ctypes.data), _CELL * width, (values, pointers))
+
+    def _values(self, arg: Arg) -> UInt64s | int:
+        match arg.kind:
+            case ArgKind.BUFFER:
+                region = next(r for r in self.regions if r.buffer.name == arg.name)
+                steps = np.arange(self.slots, dtype=np.uint64) * np.uint64(region.stride)
+                return np.uint64(self.base + region.start) + steps
+            case ArgKind.INPUT:
+                return self.inputs[arg.name]
+            case ArgKind.SIZE:
+                return self.case.n
+            case ArgKind.SCALAR:
+                return int.from_bytes(arg.value, "little")
