@@ -1,0 +1,183 @@
+"""Build workers on all cores: each holds one toolchain, has a time limit, and dies alone."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from reprodb.domain import BuildRequest
+from reprodb.toolchains.process import clean_environment, end_group, python_child, read_log, signal_name
+from reprodb.toolchains.protocol import CompileOutput
+from reprodb.toolchains.sass import Disassembler
+from reprodb.toolchains.worker import Done, Job, receive, send
+
+# A build that takes longer is stopped. Single kernels take a second.
+TIME_LIMIT = 300.0
+
+_KEPT_OF_A_CRASH = 4_000  # bytes of what a dying worker said
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def compile_all(
+    requests: Sequence[BuildRequest],
+    jobs: int | None = None,
+    *,
+    disassembler: Disassembler | None = None,
+    seconds: float = TIME_LIMIT,
+    environ: Mapping[str, str] = os.environ,
+) -> Iterator[Done]:
+    """Compile requests in worker processes; answers as they come, numbered as the requests are.
+
+    A worker that crashes or runs past `seconds` costs its own request, which comes back failed with the
+    reason. Leaving the iteration early ends all workers.
+    """
+    limit = max(1, min(jobs or cores(), len(requests)))
+    with tempfile.TemporaryDirectory(prefix="reprodb-build-") as scratch:
+        pool = _Pool(limit, seconds, clean_environment(environ))
+        for number, request in enumerate(requests):
+            pool.add(Job(number, request, Path(scratch, str(number)), disassembler))
+        try:
+            yield from pool.answers()
+        finally:
+            pool.close()
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A running worker process of the toolchain at `path`; `said` is its standard error."""
+
+    process: subprocess.Popen[bytes]
+    path: str
+    said: IO[bytes]
+    job: Job | None = None
+    deadline: float = 0.0
+
+    @property
+    def answers(self) -> IO[bytes]:
+        assert self.process.stdout is not None  # noqa: S101 -- opened as a pipe
+        return self.process.stdout
+
+    @property
+    def orders(self) -> IO[bytes]:
+        assert self.process.stdin is not None  # noqa: S101 -- opened as a pipe
+        return self.process.stdin
+
+
+class _Pool:
+    """Jobs that wait, by toolchain, and at most `limit` workers."""
+
+    def __init__(self, limit: int, seconds: float, environment: dict[str, str]) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._environment = environment
+        self._waiting: dict[str, deque[Job]] = {}
+        self._workers: list[_Worker] = []
+        self._ready = selectors.DefaultSelector()
+
+    def add(self, job: Job) -> None:
+        self._waiting.setdefault(job.request.toolchain.path, deque()).append(job)
+
+    def answers(self) -> Iterator[Done]:
+        while True:
+            self._hand_out()
+            busy = [worker for worker in self._workers if worker.job]
+            if not busy:
+                return
+            nearest = min(worker.deadline for worker in busy)
+            for key, _ in self._ready.select(max(0.0, nearest - time.monotonic())):
+                worker: _Worker = key.data
+                if worker.job is not None:
+                    yield self._collect(worker, worker.job)
+                else:  # it died while idle
+                    self._discard(worker)
+            for worker in busy:
+                if worker.job is not None and worker.deadline <= time.monotonic():
+                    yield self._stop(worker, worker.job)
+
+    def close(self) -> None:
+        for worker in tuple(self._workers):
+            self._discard(worker)
+        self._ready.close()
+
+    def _hand_out(self) -> None:
+        """Give every free slot a job: to an idle worker of the toolchain, else to a new worker.
+
+        The toolchain with the most jobs waiting comes first, so that the last ones end together.
+        """
+        for path in sorted(self._waiting, key=lambda p: -len(self._waiting[p])):
+            while self._waiting[path] and (worker := self._free_worker(path)):
+                job = self._waiting[path].popleft()
+                job.folder.mkdir()
+                worker.job, worker.deadline = job, time.monotonic() + self._seconds
+                # A worker that died just now is noticed when its answer is read.
+                with suppress(BrokenPipeError):
+                    send(worker.orders, job)
+
+    def _free_worker(self, path: str) -> _Worker | None:
+        idle = [worker for worker in self._workers if worker.job is None]
+        same = [worker for worker in idle if worker.path == path]
+        if same:
+            return same[0]
+        if len(self._workers) >= self._limit:
+            if not idle:
+                return None
+            self._discard(idle[0])  # it holds another version
+        return self._start(path)
+
+    def _start(self, path: str) -> _Worker:
+        said = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the worker
+        process = subprocess.Popen(
+            python_child("reprodb.toolchains.worker"), env=self._environment, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=said, start_new_session=True,
+        )  # fmt: skip
+        worker = _Worker(process, path, said)
+        self._workers.append(worker)
+        self._ready.register(worker.answers, selectors.EVENT_READ, worker)
+        return worker
+
+    def _collect(self, worker: _Worker, job: Job) -> Done:
+        try:
+            done: Done = receive(worker.answers)
+            worker.job = None
+        except (EOFError, OSError):
+            end_group(worker.process)
+            code = worker.process.returncode
+            how = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
+            said = read_log(worker.said, _KEPT_OF_A_CRASH)
+            self._discard(worker)
+            done = _failed(job, f"the compiler crashed ({how})\n{said}")
+        shutil.rmtree(job.folder, ignore_errors=True)
+        return done
+
+    def _stop(self, worker: _Worker, job: Job) -> Done:
+        self._discard(worker)
+        shutil.rmtree(job.folder, ignore_errors=True)
+        return _failed(job, f"ran past its time limit of {self._seconds:g} s and was stopped")
+
+    def _discard(self, worker: _Worker) -> None:
+        end_group(worker.process)
+        self._ready.unregister(worker.answers)
+        self._workers.remove(worker)
+        worker.job = None
+        for stream in (worker.orders, worker.answers, worker.said):
+            with suppress(OSError):
+                stream.close()
+
+
+def _failed(job: Job, reason: str) -> Done:
+    log = f"{job.request.toolchain.label}: {reason}"
+    return Done(job.number, CompileOutput(False, None, None, log))
