@@ -1,0 +1,126 @@
+"""Self-contained HTML pages: one file, no network, readable without JavaScript."""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from reprodb.domain import Result, Run
+from reprodb.findings import Diff, MatrixRow
+from reprodb.render.text import joined, visible
+from reprodb.render.words import ACCURACY, LANES, VERDICTS
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from reprodb.render.views import CodeTexts, Fetch, Page
+
+_STATES = {"same": "=", "differs": "≠", "unknown": "?"}
+
+
+def report(
+    run: Run,
+    results: Iterable[Result],
+    diff: Diff | None = None,
+    *,
+    matrix: Sequence[MatrixRow] = (),
+    fetch: "Fetch | None" = None,
+    code_texts: "CodeTexts | None" = None,
+) -> str:
+    """The page of a run: its verdict where it was compared, its profile matrix and every result.
+
+    `fetch(sha256)` gives a pattern's bytes where results carry none; `code_texts(key)` the PTX and SASS of
+    an artifact. Both may be left out, and so may `matrix` where the diff has one.
+    """
+    from reprodb.render.views import report_page, run_name
+
+    ordered = tuple(results)
+    page = report_page(run, ordered, diff, matrix, code_texts=code_texts, fetch=fetch)
+    return _page(run, f"{page.top.headline} · {run_name(run)}", page)
+
+
+def diff(value: Diff, fetch: "Fetch | None" = None, code_texts: "CodeTexts | None" = None) -> str:
+    """The page of a diff of two runs, or of a nightly with its references."""
+    from reprodb.render.views import diff_page, run_name
+
+    page = diff_page(value, code_texts, fetch)
+    return _page(value.candidate, f"{page.top.headline} · {run_name(value.candidate)}", page)
+
+
+def _page(run: Run, title: str, page: "Page") -> str:
+    template = _environment().get_template("comparison.html")
+    text = template.render(run=run, title=title, view=page, lane=LANES[run.lane], stamp=_stamp(run))
+    return _without_blank_lines(text)
+
+
+def _without_blank_lines(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if line.strip()) + "\n"
+
+
+def _stamp(run: Run) -> str:
+    return f"Made by reprodb {run.environment.reprodb} from the recorded values of run {run.uid}."
+
+
+def _asset(name: str) -> str:
+    """A file beside the templates, as it stands between its tags: the policy's hash covers every byte."""
+    text = (files("reprodb.render") / "templates" / name).read_text(encoding="utf-8")
+    return _without_blank_lines(text).strip()
+
+
+def _source_hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy: this style, this script, nothing from anywhere."""
+    return (
+        f"default-src 'none'; style-src {_source_hash(style)}; script-src {_source_hash(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _finalize(value: Any) -> Any:
+    """Every text on its way out: steering characters shown, length bounded; then Jinja escapes it."""
+    from markupsafe import Markup
+
+    return visible(str(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("reprodb.render", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    style, script = _asset("style.css"), _asset("enhance.js")
+    environment.globals |= {
+        "style": Markup(style),  # noqa: S704 -- shipped with the package
+        "script": Markup(script),  # noqa: S704 -- shipped with the package
+        "policy": policy(style, script),
+        "verdicts": VERDICTS,
+        "accuracies": ACCURACY,
+        "states": _STATES,
+    }
+    environment.filters |= {
+        "n": lambda value: f"{value:,}",
+        "signed": lambda value: f"{value:+,}".replace("-", "−"),
+        "rel": lambda value: f"{value:.3e}" if isinstance(value, float) else str(value),
+        "short": lambda text: text[:8],
+        "joined": lambda names: joined(list(names)),
+        "group": _group_class,
+    }
+    return environment
+
+
+def _group_class(label: str) -> str:
+    """`0` for the first letter of a matrix row, `1` for one that shares its result, `2` for the others."""
+    return "0" if label == "A" else "1" if "′" in label else "2"

@@ -1,0 +1,110 @@
+"""The profile matrix as a table to read at a glance: a letter for bits, a number for code."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from string import ascii_uppercase
+
+from reprodb.findings import MatrixGroup, MatrixRow
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One profile of a row. Equal labels are equal bits; `code` numbers the groups of equal code."""
+
+    profile: str
+    label: str  # A, A′ (the result of A, other witness bits), B, …; ~ varies by nature; ∅ nothing ran
+    code: int | None
+    distinct: int
+    reference: bool
+    status: str = ""  # why nothing ran
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """What a letter stands for. `latent` names the letter whose result it shares."""
+
+    label: str
+    group: MatrixGroup
+    latent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    row: MatrixRow
+    cells: tuple[Cell | None, ...]  # in the table's order of profiles; None where the row has no such profile
+    legends: tuple[Legend, ...]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every profile that ran has the same result and witness bits."""
+        return len(self.legends) <= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Inert:
+    """Profiles that build the same code, and the kernels for which they do."""
+
+    profiles: tuple[str, ...]
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    profiles: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+    inert: tuple[Inert, ...]
+
+    @property
+    def has_latent(self) -> bool:
+        return any(legend.latent for row in self.rows for legend in row.legends)
+
+    @property
+    def has_reference(self) -> bool:
+        return any(cell and cell.reference for row in self.rows for cell in row.cells)
+
+
+def table(rows: Iterable[MatrixRow]) -> Table:
+    """The matrix with one column a profile: `default` first, the others by name."""
+    ordered = sorted(rows, key=lambda r: (r.kernel, r.case))
+    names = {p for row in ordered for g in row.groups for p in g.profiles}
+    names |= {profile for row in ordered for profile, _ in row.no_result}
+    profiles = tuple(sorted(names, key=lambda p: (p != "default", p)))
+    inert: dict[tuple[str, ...], list[str]] = {}
+    for row in ordered:
+        for group in row.inert:
+            inert.setdefault(group, []).append(row.kernel)
+    quiet = tuple(Inert(group, tuple(dict.fromkeys(kernels))) for group, kernels in sorted(inert.items()))
+    return Table(profiles, tuple(_row(row, profiles) for row in ordered), quiet)
+
+
+def _row(row: MatrixRow, profiles: tuple[str, ...]) -> TableRow:
+    legends = _legends(row) if row.guaranteed else ()
+    label = {legend.group.profiles: legend.label for legend in legends}
+    code = {profile: n for n, group in enumerate(row.code_groups, 1) for profile in group}
+    cells: dict[str, Cell] = {
+        profile: Cell(profile, "∅", code.get(profile), 0, False, status) for profile, status in row.no_result
+    }
+    for group in row.groups:
+        for profile in group.profiles:
+            shown = label.get(group.profiles, "~")
+            cells[profile] = Cell(profile, shown, code.get(profile), group.distinct, group.reference)
+    return TableRow(row, tuple(cells.get(profile) for profile in profiles), legends)
+
+
+def _legends(row: MatrixRow) -> tuple[Legend, ...]:
+    """Letters by result bits, the reference's first; primes where only the witness differs."""
+    groups = sorted(row.groups, key=lambda g: (not g.reference, "default" not in g.profiles, g.profiles))
+    letters: dict[tuple[str, str], str] = {}
+    seen: dict[str, int] = {}
+    legends = []
+    for group in groups:
+        place = len(letters)
+        letter = letters.setdefault(
+            (group.bits, group.run_hash),
+            ascii_uppercase[place] if place < len(ascii_uppercase) else f"Z{place}",
+        )
+        primes = seen.get(letter, 0)
+        seen[letter] = primes + 1
+        mark = "′" * primes if primes <= 3 else f"′{primes}"
+        legends.append(Legend(letter + mark, group, letter if primes else None))
+    return tuple(legends)
