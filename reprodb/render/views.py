@@ -101,14 +101,23 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class MapView:
+    """A map ready to draw, its indices as a list, and what it says to who cannot see it."""
+
+    map: charts.ElementMap
+    path: Markup
+    grid: Markup
+    indices: Markup
+    title: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeltaView:
     delta: OutputDelta
     open: tuple[Shown, ...]
     rest: tuple[ElementDelta, ...]
-    map: charts.ElementMap | None
-    path: Markup
-    grid: Markup
-    indices: Markup
+    map: MapView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +151,7 @@ class Finding:
     deltas: tuple[DeltaView, ...]
     chart: charts.Histogram | None
     chart_title: str
+    repetitions: MapView | None
     code: CodeView | None
     errors: tuple[str, ...]
     next: tuple[Step, ...]
@@ -317,7 +327,7 @@ def diff_top(diff: Diff) -> Top:
     alarms = tuple(c for c in diff.canaries if not c.ok and c.fatal)
     worst = _worst_word(diff)
     blind = tuple(
-        Step(f"{n:,} {VERDICTS[verdict].label}: {VERDICTS[verdict].meaning}")
+        Step(f"{count(n, 'row')}, {VERDICTS[verdict].label}. {VERDICTS[verdict].meaning}")
         for verdict, n in counts
         if verdict in (Verdict.NO_RESULT, Verdict.NOT_COMPARABLE, Verdict.NO_BASELINE)
     )
@@ -412,18 +422,37 @@ def _side_rows(c: Comparison) -> tuple[SideRow, ...]:
 def delta_view(d: OutputDelta, dtype_of: Callable[[OutputDelta, ElementDelta], str]) -> DeltaView:
     """Cells for the first differing elements, a map where there are many."""
     few = tuple(Shown(e, bitcells.cells(e, dtype_of(d, e))) for e in d.elements[:OPEN_ELEMENTS])
-    grid = charts.element_map(d.moved, d.of) if d.changed and d.of > 1 else None
-    across = "".join(f"M0 {y}h{grid.columns}" for y in range(1, grid.rows)) if grid else ""
-    down = "".join(f"M{x} 0v{grid.rows}" for x in range(1, grid.columns)) if grid else ""
-    return DeltaView(
-        d,
-        few,
-        d.elements[OPEN_ELEMENTS:],
-        grid,
-        Markup(grid.path if grid else ""),  # noqa: S704 -- digits of our own
+    found = None
+    if d.changed and d.of > 1:
+        title = f"Map of {d.name}: {d.changed:,} of {d.of:,} elements moved"
+        found = map_view(d.moved, d.of, title, ("element", "elements"), "moved")
+    return DeltaView(d, few, d.elements[OPEN_ELEMENTS:], found)
+
+
+def map_view(marked: tuple[int, ...], of: int, title: str, unit: tuple[str, str], what: str) -> MapView:
+    """A map of `of` things of which the `marked` ones are filled."""
+    found = charts.element_map(marked, of)
+    across = "".join(f"M0 {y}h{found.columns}" for y in range(1, found.rows))
+    down = "".join(f"M{x} 0v{found.rows}" for x in range(1, found.columns))
+    each = f"one {unit[0]}" if found.step == 1 else f"{found.step:,} {unit[1]}"
+    return MapView(
+        found,
+        Markup(found.path),  # noqa: S704 -- digits of our own
         Markup(across + down),  # noqa: S704 -- digits of our own
-        Markup(ranges(d.moved)),  # noqa: S704 -- digits of our own
+        Markup(ranges(marked)),  # noqa: S704 -- digits of our own
+        title,
+        f"A cell is {each}, row by row from the top left; filled cells {what}.",
     )
+
+
+def _odd_repetitions(output: Output | None) -> MapView | None:
+    """The repetitions that do not show the most frequent pattern."""
+    if output is None or output.distinct < 2:
+        return None
+    usual = max(range(output.distinct), key=lambda i: (output.patterns[i].count, -i))
+    odd = tuple(at for at, index in enumerate(output.sequence) if index != usual)
+    title = f"{len(odd):,} of {len(output.sequence):,} repetitions differ"
+    return map_view(odd, len(output.sequence), title, ("repetition", "repetitions"), "differ")
 
 
 def _dtype_of(result: Result) -> Callable[[OutputDelta, ElementDelta], str]:
@@ -488,9 +517,9 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, fe
     parts = (c.case, profiles_of(c), either.arch, "" if either.condition == "plain" else either.condition)
     after = c.candidate
     failing = after if after is not None and after.status is not Status.OK else None
-    chart = None
+    broken = None
     if c.loss and after is not None:
-        chart = _own_histogram(next((o for o in after.outputs if o.name == c.loss.output), None), fetch)
+        broken = next((o for o in after.outputs if o.name == c.loss.output), None)
     notes = [c.gate_reason, c.note, f"compared with {reference_of(c)}" if c.reference_run is not None else ""]
     if c.candidate is not None:
         notes += c.candidate.notes
@@ -505,12 +534,13 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, fe
         tuple(alarm.value.capitalize() + "." for alarm in told.alarms) if told else (),
         _side_rows(c),
         tuple(delta_view(d, _dtype_of(either)) for d in _by_role(c.outputs)),
-        chart,
+        _own_histogram(broken, fetch),
         f"Patterns of {c.kernel} in the candidate",
+        _odd_repetitions(broken),
         shelf.view(c, anchor) if c.verdict is not Verdict.MISSING else None,
         lines(failing.error or (failing.build.log if failing.build else "")) if failing else (),
         _next_steps(c, word, candidate_run),
-        tuple(note for note in notes if note),
+        tuple(_stop(note[0].upper() + note[1:]) for note in notes if note),
     )
 
 
