@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprodb.bits import to_array, values_of
 from reprodb.domain import DTYPE_BYTES, Accuracy, Buffer, Case, Input, Judgement, Kernel, OutputSamples, Role
-from reprodb.inputs import from_bfloat16, generate, storage
+from reprodb.inputs import generate
 
 Array = NDArray[Any]
 Doubles = NDArray[np.float64]
@@ -96,8 +97,7 @@ REFERENCES: Mapping[str, Reference] = MappingProxyType(
 
 
 def _doubles(array: Array, dtype: str) -> Doubles:
-    values = from_bfloat16(array) if dtype == "bfloat16" else array
-    return values.astype(np.float64)
+    return values_of(array, dtype).astype(np.float64)
 
 
 def _rows(spec: Input, array: Array, first: Input, rows: int) -> Array:
@@ -212,7 +212,7 @@ def _mismatches(case: Case, outputs: Sequence[OutputSamples]) -> list[str]:
 
 
 def _decode(buffer: Buffer, pattern: bytes) -> Doubles:
-    return _doubles(np.frombuffer(pattern, storage(buffer.dtype)), buffer.dtype)
+    return to_array(pattern, buffer.dtype).astype(np.float64)
 
 
 def _error(values: Doubles, expected: Doubles) -> float:

@@ -68,11 +68,6 @@ def to_bfloat16(values: Array) -> Array:
     return np.where(nan, (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
-def from_bfloat16(bits: Array) -> Array:
-    """The float32 values of bfloat16 bits, exact."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
 def _cast(values: Array, dtype: str) -> Array:
     """Values rounded once to `dtype`, to nearest even; integers keep their low bits."""
     if dtype == "bfloat16":

@@ -83,8 +83,8 @@ def _inputs(table: Table, n: int) -> tuple[Input, ...]:
 def _input(table: Table, name: str, value: object, n: int) -> Input:
     from reprodb.inputs import resolve
 
-    if not is_identifier(name):
-        raise Problem(table.where, f"input {name!r}", IDENTIFIER_FORM)
+    if not is_identifier(name) or name == "n":
+        raise Problem(table.where, f"input {name!r}", f"{IDENTIFIER_FORM} other than n, which is the size")
     words = {"pattern": value} if isinstance(value, str) else value
     where = f"{table.where}, input {name}"
     if not isinstance(words, dict) or not isinstance(words.get("pattern"), str):

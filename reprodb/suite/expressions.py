@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|([+*()]))")
+_TOKEN = re.compile(r"\s*(?:[0-9]+|[A-Za-z_][A-Za-z0-9_]*|[+*()])")
 _MOST = 200  # characters: a size is a short phrase
 
 FORM = "a whole number, a define or n, and sums and products of these such as 'BLOCKS * 2' or '(n + 1) * 4'"
@@ -19,7 +19,7 @@ def names_in(expression: int | str) -> tuple[str, ...]:
     """The names that a size uses, in order, each once."""
     if isinstance(expression, int):
         return ()
-    return tuple(dict.fromkeys(name for name in re.findall(r"[A-Za-z_]\w*", expression)))
+    return tuple(dict.fromkeys(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", expression)))
 
 
 def evaluate(expression: int | str, names: Mapping[str, int]) -> int:

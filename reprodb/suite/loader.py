@@ -11,7 +11,7 @@ from typing import Any
 from reprodb.domain import Kernel, Suite
 from reprodb.errors import UsageError
 from reprodb.suite.manifest import read_kernel
-from reprodb.suite.sources import resolve_inside
+from reprodb.suite.sources import resolve_inside, source_files
 from reprodb.suite.tables import NAME_FORM, Problem, Table, collecting, is_name, suggest
 
 MANIFEST = "kernel.toml"
@@ -48,16 +48,22 @@ def load_suite(root: Path) -> Suite:
     for path in manifests:
         shown = path.relative_to(root).as_posix()
         with collecting(problems):
+            if not is_name(path.parent.name):
+                raise Problem(str(root), f"folder {path.parent.name!r} is no kernel folder", NAME_FORM)
             kernel, found = read_kernel(root, shown, _parse(root, path, shown))
             problems += found
             if kernel is not None:
                 kernels.append(kernel)
     problems += _duplicates(kernels)
+    suite = Suite(name, root, tuple(sorted(kernels, key=lambda k: k.name)))
+    for kernel in suite.kernels:
+        with collecting(problems):
+            _check_sources(suite, kernel)
     if not manifests:
         problems.append(Problem(str(root), f"no */{MANIFEST} in this folder", "one folder a kernel"))
     if problems:
         raise _refusal(root, problems)
-    return Suite(name, root, tuple(sorted(kernels, key=lambda k: k.name)))
+    return suite
 
 
 def _refusal(root: Path, problems: list[Problem]) -> UsageError:
@@ -82,6 +88,13 @@ def _duplicates(kernels: Iterable[Kernel]) -> list[Problem]:
             )
         first.setdefault(kernel.name, kernel)
     return problems
+
+
+def _check_sources(suite: Suite, kernel: Kernel) -> None:
+    try:
+        source_files(suite, kernel)
+    except UsageError as error:
+        raise Problem(kernel.manifest, error.problem, error.allowed, error.remedy) from None
 
 
 def _suite_name(root: Path) -> str:

@@ -24,7 +24,7 @@ from reprodb.domain import (
 )
 from reprodb.suite.cases import CaseRules, read_case
 from reprodb.suite.expressions import FORM, ExpressionError, evaluate, names_in
-from reprodb.suite.sources import resolve_inside
+from reprodb.suite.sources import PLAIN_PATH_FORM, is_plain_path, resolve_inside
 from reprodb.suite.tables import (
     IDENTIFIER_FORM,
     Problem,
@@ -141,15 +141,18 @@ def _source(root: Path, manifest: str, head: Table) -> str:
         raise head.wrong("source", f"a file under {root}", "copy the file into the suite")
     if not path.is_file():
         raise head.wrong("source", "an existing file, named from the manifest's folder")
-    return path.relative_to(root.resolve()).as_posix()
+    shown = path.relative_to(root.resolve()).as_posix()
+    if not is_plain_path(shown):
+        raise head.wrong("source", PLAIN_PATH_FORM)
+    return shown
 
 
 def _defines(head: Table) -> tuple[Pairs, dict[str, int]]:
     """Defines as text for the compiler, sorted by name, and the whole numbers among them."""
     pairs, numbers = {}, {}
     for key, value in head.table("defines").items():
-        if not is_identifier(key) or key == "n":
-            raise Problem(head.where, f"define {key!r}", f"{IDENTIFIER_FORM} other than n")
+        if not is_identifier(key) or key == "n" or key.startswith("__"):
+            raise Problem(head.where, f"define {key!r}", f"{IDENTIFIER_FORM}; not n, and no __ at its start")
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise Problem(
                 head.where, f"define {key} = {shown(value)}", "a number or a string; 1 and 0 for flags"

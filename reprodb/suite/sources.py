@@ -18,6 +18,10 @@ _QUOTED = re.compile(r'"([^"\n]+)"')
 _ANGLED = re.compile(r"<([^>\n]+)>")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
+# Paths of sources are recorded, and laid out again in folders of compilers: plain names alone.
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
+PLAIN_PATH_FORM = "folders and files named with letters, digits, '_', '.', '+' and '-', no dot first"
+
 MOST_BYTES = 4 << 20  # of one source file
 MOST_FILES = 1000
 
@@ -29,6 +33,10 @@ def resolve_inside(root: Path, folder: Path, name: str) -> Path | None:
     except (OSError, RuntimeError, ValueError):  # a loop of links, a NUL byte
         return None
     return path if path.is_relative_to(root.resolve()) else None
+
+
+def is_plain_path(path: str) -> bool:
+    return len(path) <= 400 and _PLAIN.fullmatch(path) is not None
 
 
 def source_files(suite: Suite, kernel: Kernel) -> tuple[SourceFile, ...]:
@@ -55,6 +63,8 @@ def source_files(suite: Suite, kernel: Kernel) -> tuple[SourceFile, ...]:
         if len(seen) >= MOST_FILES:
             raise UsageError(f"{kernel.source} includes more than {MOST_FILES} files")
         shown = path.relative_to(root).as_posix()
+        if not is_plain_path(shown):
+            raise UsageError(f"source file {shown!r} has an unfit name", allowed=PLAIN_PATH_FORM)
         text = _read(path, shown)
         seen[path] = SourceFile(shown, text)
         waiting.extend(_included(root, path, shown, text))

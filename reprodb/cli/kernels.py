@@ -1,0 +1,128 @@
+"""`reprodb kernels`: what a suite holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from reprodb.cli.options import JsonOption, KernelOption, SuiteOption
+
+if TYPE_CHECKING:
+    from reprodb.domain import Buffer, Case, Kernel, Suite
+
+SCHEMA = "reprodb.kernels/1"
+
+
+def kernels(suite: SuiteOption = None, kernel: KernelOption = None, as_json: JsonOption = False) -> None:
+    """List the kernels of a suite: their cases, declared determinism, shapes and outputs."""
+    from reprodb.suite import bundled_suite, load_suite, select_kernels
+
+    loaded = load_suite(suite or bundled_suite())
+    chosen = select_kernels(loaded, kernel or ())
+    if as_json:
+        from reprodb.render.json import dumps
+
+        typer.echo(dumps(document(loaded, chosen)), nl=False)
+    else:
+        for line in listing(loaded, chosen):
+            typer.echo(line)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("kernels")(kernels)
+
+
+def document(suite: Suite, chosen: tuple[Kernel, ...]) -> dict[str, Any]:
+    """The JSON document, schema `reprodb.kernels/1`: everything the manifests say, sizes resolved."""
+    return {
+        "schema": SCHEMA,
+        "suite": suite.name,
+        "root": str(suite.root),
+        "kernels": [_kernel_record(k) for k in chosen],
+    }
+
+
+def _kernel_record(kernel: Kernel) -> dict[str, Any]:
+    return {
+        "kernel": kernel.name,
+        "operation": kernel.operation,
+        "determinism": kernel.determinism.value,
+        "batch_invariant": kernel.batch_invariant,
+        "accumulator": kernel.accumulator,
+        "order": kernel.order,
+        "tags": list(kernel.tags),
+        "manifest": kernel.manifest,
+        "source": kernel.source,
+        "defines": dict(kernel.defines),
+        "shape_defines": list(kernel.shape_defines),
+        "stages": [
+            {
+                "entry": s.entry,
+                "grid": list(s.grid),
+                "block": list(s.block),
+                "shared": s.shared,
+                "args": [a.name for a in s.args],
+            }
+            for s in kernel.stages
+        ],
+        "cases": [_case_record(kernel, c) for c in kernel.cases],
+    }
+
+
+def _case_record(kernel: Kernel, case: Case) -> dict[str, Any]:
+    from reprodb.render.json import number
+
+    return {
+        "case": case.name,
+        "n": case.n,
+        "inputs": {
+            i.name: {
+                "pattern": i.pattern,
+                "n": i.n,
+                "dtype": i.dtype,
+                "params": {key: number(value) for key, value in i.params},
+            }
+            for i in case.inputs
+        },
+        "outputs": {b.name: _buffer_record(kernel, b) for b in case.recorded},
+        "reference": case.reference,
+        "rel_tol": case.rel_tol,
+        "expected": dict(case.expected),
+    }
+
+
+def _buffer_record(kernel: Kernel, buffer: Buffer) -> dict[str, Any]:
+    return {
+        "role": buffer.role.value,
+        "dtype": buffer.dtype,
+        "shape": list(buffer.shape),
+        "determinism": (buffer.determinism or kernel.determinism).value,
+    }
+
+
+def listing(suite: Suite, chosen: tuple[Kernel, ...]) -> list[str]:
+    """The lines that people read: one a kernel and case, columns aligned."""
+    header = ("kernel", "case", "determinism", "grid x block", "outputs", "operation")
+    rows = [
+        (
+            kernel.name,
+            case.name,
+            kernel.determinism.value,
+            ", ".join(f"{_dims(s.grid)}x{_dims(s.block)}" for s in kernel.stages),
+            ", ".join(f"{b.name}[{','.join(map(str, b.shape))}]" for b in case.recorded),
+            kernel.operation,
+        )
+        for kernel in chosen
+        for case in kernel.cases
+    ]
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    table = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+             for row in (header, *rows)]  # fmt: skip
+    return [f"suite {suite.name}: {len(chosen)} of {len(suite.kernels)} kernels", *table]
+
+
+def _dims(dims: tuple[int, int, int]) -> str:
+    """`1024`, or `8*4` for more than one dimension."""
+    used = max((i for i in range(3) if dims[i] != 1), default=0)
+    return "*".join(map(str, dims[: used + 1]))
