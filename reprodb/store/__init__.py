@@ -1,1 +1,24 @@
 """The database: SQLAlchemy tables, migrations, queries and bundles. Only dataclasses leave it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reprodb.store.values import Blessing, Pruned, Reference, RunRef
+
+if TYPE_CHECKING:
+    from reprodb.store.store import Store
+
+__all__ = ["Blessing", "Pruned", "Reference", "RunRef", "open_store"]
+
+
+def open_store(url: str | None = None, *, write: bool = False) -> Store:
+    """The database at `url`: a file's path, `sqlite:///…` or `postgresql+psycopg://…`.
+
+    None means REPRODB_DB, else `reprodb.db` in the current folder. Opened for writing, a missing SQLite
+    file is created and an older schema migrated; opened for reading, nothing is ever altered.
+    Raises StoreError with path and remedy where the database is missing, damaged, foreign or newer.
+    """
+    from reprodb.store.opening import open_store as opening
+
+    return opening(url, write=write)

@@ -1,0 +1,250 @@
+"""What is wrong with a database: everything that can be recomputed is, and compared with what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, inspect, select
+
+from reprodb import codec, digest
+from reprodb.domain import Build, Environment, Kernel
+from reprodb.errors import StoreError
+from reprodb.store import sequences
+from reprodb.store.patterns import PAGE, inflate, join_pages, page_digests
+from reprodb.store.read import Seen
+from reprodb.store.tables import (
+    Base,
+    BlobRow,
+    BuildRow,
+    CaseRow,
+    EnvironmentRow,
+    LayoutRow,
+    OutputPatternRow,
+    OutputRow,
+    PatternRow,
+    RemarkRow,
+    ResultRow,
+    RunRow,
+    ScopeRow,
+)
+from reprodb.store.write import Layout, build_key, case_key, text_key
+
+LARGEST_CACHE = 50_000  # entries
+MOST = 100  # problems told; a file that is damaged all over needs no longer list
+
+
+def check(connection: Connection, seen: Seen) -> tuple[str, ...]:
+    """See Store.check."""
+    problems: list[str] = []
+    for look in (_engine, _tables, _records, _blobs, _patterns, _results, _outputs):
+        for problem in look(connection):
+            problems.append(problem)
+            if len(problems) == MOST:
+                return (*problems, f"and more: the check stopped after {MOST} problems")
+        if problems and look in (_engine, _tables):
+            return tuple(problems)  # what follows would only stumble over the same damage
+    return tuple(problems)
+
+
+def _engine(connection: Connection) -> Iterator[str]:
+    """What the database's own check finds. PostgreSQL checks its constraints and pages as it goes."""
+    if connection.dialect.name != "sqlite":
+        return
+    for (line,) in connection.exec_driver_sql(f"PRAGMA integrity_check({MOST})"):
+        if line != "ok":
+            yield f"SQLite: {line}"
+    for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+        yield f"{table} row {row} refers to a row that {parent} does not have"
+    foreign = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    for kind, name in connection.exec_driver_sql(foreign):
+        yield f"{kind} {name} is none of reprodb's"
+
+
+def _tables(connection: Connection) -> Iterator[str]:
+    """Whether every table and column is there."""
+    inspector = inspect(connection)
+    for table in Base.metadata.sorted_tables:
+        if not inspector.has_table(table.name):
+            yield f"table {table.name} is missing"
+            continue
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                yield f"column {table.name}.{column.name} is missing"
+
+
+def _rows(connection: Connection, query: Any) -> Iterator[Any]:
+    """Rows as they come: a large database is never in memory whole."""
+    yield from connection.execution_options(yield_per=500).execute(query)
+
+
+def _records(connection: Connection) -> Iterator[str]:
+    """Every interned record: its digest, and that it is the canonical form of the value that it says."""
+    for row in _rows(connection, select(*EnvironmentRow.__table__.columns)):
+        key = digest.content_key("reprodb.environment/1", row.record)
+        yield from _record("environments", row, key, Environment)
+    for row in _rows(connection, select(*CaseRow.__table__.columns)):
+        yield from _record("cases", row, case_key(row.record, row.input_digest), Kernel)
+    for row in _rows(connection, select(*LayoutRow.__table__.columns)):
+        yield from _record("layouts", row, text_key(row.record), Layout)
+    for row in _rows(connection, select(*RemarkRow.__table__.columns)):
+        yield from _record("remarks", row, text_key(row.record), None)
+    ptx, sass = select(BlobRow).subquery(), select(BlobRow).subquery()
+    builds = (
+        select(*BuildRow.__table__.columns, ptx.c.digest.label("ptx"), sass.c.digest.label("sass"))
+        .outerjoin(ptx, ptx.c.id == BuildRow.ptx_id)
+        .outerjoin(sass, sass.c.id == BuildRow.sass_id)
+    )
+    for row in _rows(connection, builds):
+        yield from _record("builds", row, build_key(row.record, row.ptx, row.sass), Build)
+
+
+def _record(table: str, row: Any, key: str, kind: type | None) -> Iterator[str]:
+    if row.digest != key:
+        yield f"{table} row {row.id} does not have the digest of its record"
+    elif kind is not None:
+        try:
+            whole = codec.dumps(codec.loads(kind, row.record)) == row.record
+        except Exception as error:  # whatever a damaged record makes a converter raise
+            yield f"{table} row {row.id} cannot be read: {error}"
+        else:
+            if not whole:
+                yield f"{table} row {row.id} is not in canonical form"
+
+
+def _blobs(connection: Connection) -> Iterator[str]:
+    for row in _rows(connection, select(*BlobRow.__table__.columns)):
+        try:
+            raw = inflate(row.digest, row.size, row.data)
+        except StoreError as error:
+            yield error.problem
+        else:
+            if digest.sha256(raw) != row.digest:
+                yield f"blob {row.digest} has other data than its SHA-256 says"
+
+
+def _patterns(connection: Connection) -> Iterator[str]:
+    # Pages are fetched while the patterns are read: take the large ones' numbers first.
+    small = select(PatternRow.digest, PatternRow.size, PatternRow.data, PatternRow.kept)
+    for row in _rows(connection, small.where(PatternRow.pages.is_(None))):
+        if row.data is None or not row.kept or len(row.data) != row.size or row.size > PAGE:
+            yield f"pattern {row.digest} has no data, or not as much as it says"
+        elif digest.sha256(row.data) != row.digest:
+            yield f"pattern {row.digest} has other data than its SHA-256 says"
+    columns = (PatternRow.digest, PatternRow.size, PatternRow.data, PatternRow.pages, PatternRow.kept)
+    for number in connection.scalars(select(PatternRow.id).where(PatternRow.pages.is_not(None))).all():
+        row = connection.execute(select(*columns).where(PatternRow.id == number)).one()
+        if row.data is not None or row.size <= PAGE or len(row.pages) != 32 * -(-row.size // PAGE):
+            yield f"pattern {row.digest} has not the pages of {row.size} bytes"
+        elif row.kept:
+            try:
+                data = join_pages(connection, row.digest, row.pages)
+            except StoreError as error:
+                yield error.problem
+                continue
+            if digest.sha256(data) != row.digest or page_digests(data) != row.pages:
+                yield f"pattern {row.digest} has other data than its SHA-256 says"
+
+
+def _results(connection: Connection) -> Iterator[str]:
+    """Results against their scope, case and run; positions of runs."""
+    query = (
+        select(ResultRow.id, ScopeRow.kernel, ScopeRow.case_name, ScopeRow.lane, ScopeRow.suite)
+        .add_columns(CaseRow.kernel.label("k"), CaseRow.name.label("c"), RunRow.lane.label("l"))
+        .add_columns(RunRow.suite.label("s"), RunRow.position, ResultRow.accepted)
+        .join(ScopeRow, ScopeRow.id == ResultRow.scope_id)
+        .join(CaseRow, CaseRow.id == ResultRow.case_id)
+        .join(RunRow, RunRow.id == ResultRow.run_id)
+    )
+    for row in _rows(connection, query):
+        number, *scope = row[:5]
+        if tuple(scope) != (row.k, row.c, row.l, row.s):
+            yield f"result {number} has the scope of another kernel, case, lane or suite"
+        if row.accepted is not None and row.accepted != row.position:
+            yield f"result {number} is accepted at another position than its run's"
+
+
+def _outputs(connection: Connection) -> Iterator[str]:
+    """Every sequence and run hash, from the patterns; results that say ok have outputs."""
+    bare = (
+        select(ResultRow.id)
+        .outerjoin(OutputRow, OutputRow.result_id == ResultRow.id)
+        .where(OutputRow.result_id.is_(None), ResultRow.status == "ok")
+    )
+    for number in connection.scalars(bare):
+        yield f"result {number} is ok and has no outputs"
+    hashes = RunHashes(connection)
+    last = 0
+    while numbers := _next_results(connection, last):
+        last = numbers[-1]
+        links: dict[tuple[int, int], list[int]] = {}
+        columns = OutputPatternRow.__table__.columns
+        query = select(*columns).where(OutputPatternRow.result_id.in_(numbers)).order_by(*list(columns)[:3])
+        for result_id, place, _, pattern_id in connection.execute(query):
+            links.setdefault((result_id, place), []).append(pattern_id)
+        outputs = (
+            select(OutputRow.result_id, OutputRow.place, OutputRow.run_hash, OutputRow.sequence)
+            .add_columns(ResultRow.repetitions)
+            .join(ResultRow, ResultRow.id == OutputRow.result_id)
+            .where(OutputRow.result_id.in_(numbers))
+        )
+        for row in connection.execute(outputs):
+            where = f"result {row.result_id}, output {row.place}"
+            patterns = tuple(links.get((row.result_id, row.place), ()))
+            try:
+                expected = hashes.of(patterns, row.sequence, row.repetitions)
+            except ValueError as error:
+                yield f"{where}: {error}"
+            else:
+                if expected not in (None, row.run_hash):
+                    yield f"{where}: the run hash is not that of its patterns"
+
+
+def _next_results(connection: Connection, last: int) -> Sequence[int]:
+    query = select(ResultRow.id).where(ResultRow.id > last).order_by(ResultRow.id).limit(500)
+    return connection.scalars(query).all()
+
+
+class RunHashes:
+    """Run hashes from stored patterns; the nights repeat each other, so nearly all are known already."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[tuple[tuple[int, ...], bytes | None, int], int | None] = {}
+        self._words: dict[int, bytes | None] = {}
+
+    def of(self, patterns: tuple[int, ...], stored: bytes | None, repetitions: int) -> int | None:
+        """The run hash; None where a pattern was not kept. Raises ValueError for a wrong sequence."""
+        key = (patterns, stored, repetitions)
+        if key not in self._known:
+            if len(self._known) > LARGEST_CACHE:
+                self._known.clear()
+            sequence = sequences.unpack(stored, repetitions)
+            sequences.first_and_count(sequence, len(patterns))
+            words = [self._word(number) for number in patterns]
+            whole = [word for word in words if word is not None]
+            self._known[key] = digest.run_hash(whole, sequence) if len(whole) == len(words) else None
+        return self._known[key]
+
+    def _word(self, number: int) -> bytes | None:
+        """What a pattern feeds to the run hash: itself up to 8 bytes, else its own hash."""
+        if number not in self._words:
+            if len(self._words) > LARGEST_CACHE:
+                self._words.clear()
+            row = self._connection.execute(
+                select(PatternRow.digest, PatternRow.data, PatternRow.pages, PatternRow.kept).where(
+                    PatternRow.id == number
+                )
+            ).one()
+            try:
+                data = row.data if row.pages is None else self._joined(row)
+            except StoreError:
+                data = None  # told by the check of patterns
+            if data is not None and len(data) > digest.WORD_BYTES:
+                data = digest.fnv1a64(data).to_bytes(8, "little")
+            self._words[number] = data
+        return self._words[number]
+
+    def _joined(self, row: Any) -> bytes | None:
+        return join_pages(self._connection, row.digest, row.pages) if row.kept else None

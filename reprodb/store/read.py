@@ -1,0 +1,248 @@
+"""Reading: rows back into runs and whole results, few queries for many of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Row, Select, select
+
+from reprodb import codec
+from reprodb.domain import (
+    Accuracy,
+    Build,
+    CodeOrigin,
+    Environment,
+    Judgement,
+    Kernel,
+    Lane,
+    Output,
+    Pattern,
+    Result,
+    Run,
+    Status,
+)
+from reprodb.errors import StoreError
+from reprodb.store import sequences
+from reprodb.store.intern import batches
+from reprodb.store.tables import (
+    BuildRow,
+    CaseRow,
+    EnvironmentRow,
+    LayoutRow,
+    OutputPatternRow,
+    OutputRow,
+    PatternRow,
+    RemarkRow,
+    ResultRow,
+    RunRow,
+    ScopeRow,
+)
+from reprodb.store.write import Layout, RunRemark
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Seen:
+    """Interned values already decoded, by row number: they never change, and runs share nearly all."""
+
+    environments: dict[int, Environment] = field(default_factory=dict)
+    cases: dict[int, tuple[str, Kernel]] = field(default_factory=dict)
+    builds: dict[int, tuple[str, Build]] = field(default_factory=dict)
+    layouts: dict[int, Layout] = field(default_factory=dict)
+    remarks: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A result with what else its row says: `build` is the digest of its builds row."""
+
+    run_id: int
+    result: Result
+    accepted: bool
+    build: str | None
+
+
+# --- Runs --------------------------------------------------------------------------------------
+
+
+def read_runs(connection: Connection, seen: Seen, query: Select[Any] | None = None) -> list[tuple[Run, int]]:
+    """Runs with their positions, newest first; `query` narrows `run_query()`."""
+    rows = connection.execute(query if query is not None else run_query()).all()
+    _fill(connection, seen.environments, EnvironmentRow, [r.environment_id for r in rows], _environment)
+    _fill(connection, seen.remarks, RemarkRow, [r.remark_id for r in rows], _remark)
+    return [(_run(seen, row), row.position) for row in rows]
+
+
+def run_query() -> Select[Any]:
+    return select(*RunRow.__table__.columns).order_by(RunRow.position.desc(), RunRow.uid.desc())
+
+
+def _run(seen: Seen, row: Row[Any]) -> Run:
+    told = codec.decode(RunRemark, seen.remarks[row.remark_id])
+    return Run(
+        uid=row.uid,
+        suite=row.suite,
+        lane=Lane(row.lane),
+        environment=seen.environments[row.environment_id],
+        started_at=row.started_at,
+        label=row.label,
+        finished_at=row.finished_at,
+        skipped=told.skipped,
+        policy=told.policy,
+        kind=row.kind,
+        exit_code=row.exit_code,
+        id=row.id,
+        seed=told.seed,
+        canaries=told.canaries,
+    )
+
+
+# --- Results -----------------------------------------------------------------------------------
+
+
+def result_query() -> Select[Any]:
+    """Every result with its scope; the caller narrows and orders it."""
+    return select(
+        *ResultRow.__table__.columns,
+        ScopeRow.profile,
+        ScopeRow.arch,
+        ScopeRow.lane,
+        ScopeRow.condition_name.label("condition"),
+    ).join(ScopeRow, ScopeRow.id == ResultRow.scope_id)
+
+
+def read_results(connection: Connection, seen: Seen, query: Select[Any]) -> list[Stored]:
+    """The results of the narrowed `result_query()`, in its order, patterns without their data."""
+    rows = connection.execute(query).all()
+    _fill(connection, seen.cases, CaseRow, [r.case_id for r in rows], _case)
+    _fill(connection, seen.builds, BuildRow, [r.build_id for r in rows], _build)
+    _fill(
+        connection, seen.remarks, RemarkRow, [r.remark_id for r in rows if r.remark_id is not None], _remark
+    )
+    outputs = _read_outputs(connection, seen, {r.id: r.repetitions for r in rows})
+    return [_stored(seen, row, outputs.get(row.id, ())) for row in rows]
+
+
+def _stored(seen: Seen, row: Row[Any], outputs: tuple[Output, ...]) -> Stored:
+    input_digest, kernel = seen.cases[row.case_id]
+    digest, build = seen.builds[row.build_id] if row.build_id is not None else (None, None)
+    remark = seen.remarks[row.remark_id] if row.remark_id is not None else _NO_REMARK
+    result = Result(
+        kernel=kernel,
+        case=kernel.cases[0],
+        profile=row.profile,
+        arch=row.arch,
+        lane=Lane(row.lane),
+        status=Status(row.status),
+        repetitions=row.repetitions,
+        outputs=outputs,
+        accuracy=Judgement(Accuracy(row.accuracy), row.max_rel_err, row.reference, remark["accuracy"]),
+        build=build,
+        origin=None if row.origin is None else CodeOrigin(row.origin),
+        input_digest=input_digest,
+        condition=row.condition,
+        error=remark["error"],
+        seconds=row.seconds,
+        notes=tuple(remark["notes"]),
+        id=row.id,
+    )
+    return Stored(row.run_id, result, row.accepted is not None, digest)
+
+
+_NO_REMARK: dict[str, Any] = {"accuracy": "", "error": "", "notes": ()}
+
+
+def _read_outputs(
+    connection: Connection, seen: Seen, repetitions: dict[int, int]
+) -> dict[int, tuple[Output, ...]]:
+    """The outputs of each result, in order."""
+    found: dict[int, list[Output]] = {}
+    for batch in batches(list(repetitions)):
+        digests: dict[tuple[int, int], list[str]] = {}
+        links = (
+            select(OutputPatternRow.result_id, OutputPatternRow.place, PatternRow.digest)
+            .join(PatternRow, PatternRow.id == OutputPatternRow.pattern_id)
+            .where(OutputPatternRow.result_id.in_(batch))
+            .order_by(OutputPatternRow.result_id, OutputPatternRow.place, OutputPatternRow.number)
+        )
+        for result_id, place, digest in connection.execute(links):
+            digests.setdefault((result_id, place), []).append(digest)
+        query = (
+            select(*OutputRow.__table__.columns)
+            .where(OutputRow.result_id.in_(batch))
+            .order_by(OutputRow.result_id, OutputRow.place)
+        )
+        rows = connection.execute(query).all()
+        _fill(connection, seen.layouts, LayoutRow, [r.layout_id for r in rows], _layout)
+        for row in rows:
+            output = _output(
+                seen.layouts[row.layout_id],
+                row,
+                digests.get((row.result_id, row.place), []),
+                repetitions[row.result_id],
+            )
+            found.setdefault(row.result_id, []).append(output)
+    return {number: tuple(outputs) for number, outputs in found.items()}
+
+
+def _output(layout: Layout, row: Row[Any], digests: Sequence[str], repetitions: int) -> Output:
+    try:
+        sequence = sequences.unpack(row.sequence, repetitions)
+        derived = sequences.first_and_count(sequence, len(digests))
+    except ValueError as error:
+        raise StoreError(
+            f"result {row.result_id}, output {layout.name}: {error}", remedy="reprodb db check"
+        ) from None
+    return Output(
+        name=layout.name,
+        role=layout.role,
+        dtype=layout.dtype,
+        shape=layout.shape,
+        determinism=layout.determinism,
+        patterns=tuple(
+            Pattern(digest, count, first) for digest, (first, count) in zip(digests, derived, strict=True)
+        ),
+        sequence=sequence,
+        run_hash=row.run_hash,
+        fields=layout.fields,
+        first_bits=row.first_bits,
+    )
+
+
+# --- Interned values ---------------------------------------------------------------------------
+
+
+def _fill(
+    connection: Connection, known: dict[int, T], table: Any, numbers: Iterable[int | None], decode: Any
+) -> None:
+    """Decodes the rows that are not known yet, in as few queries as their number allows."""
+    missing = sorted({number for number in numbers if number is not None and number not in known})
+    for batch in batches(missing):
+        query = select(*table.__table__.columns).where(table.id.in_(batch))
+        for row in connection.execute(query):
+            known[row.id] = decode(row)
+
+
+def _environment(row: Row[Any]) -> Environment:
+    return codec.loads(Environment, row.record)
+
+
+def _case(row: Row[Any]) -> tuple[str, Kernel]:
+    return row.input_digest, codec.loads(Kernel, row.record)
+
+
+def _build(row: Row[Any]) -> tuple[str, Build]:
+    return row.digest, codec.loads(Build, row.record)
+
+
+def _layout(row: Row[Any]) -> Layout:
+    return codec.loads(Layout, row.record)
+
+
+def _remark(row: Row[Any]) -> dict[str, Any]:
+    remark: dict[str, Any] = json.loads(row.record)
+    return remark

@@ -1,0 +1,456 @@
+"""The database as the other steps see it: runs and results in, dataclasses out, each call one transaction."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from reprodb.domain import Artifact, CanaryOutcome, Result, Run, Scope
+from reprodb.errors import StoreError, UsageError
+from reprodb.store import patterns as patterns_
+from reprodb.store import references as references_
+from reprodb.store import refs
+from reprodb.store.faults import store_error, translated
+from reprodb.store.intern import Known, batches
+from reprodb.store.location import Location
+from reprodb.store.read import Seen, read_results, read_runs, result_query, run_query
+from reprodb.store.tables import BlobRow, BuildRow, PatternRow, ResultRow, RunRow, ScopeRow
+from reprodb.store.values import Blessing, Pruned, Reference, RunRef
+from reprodb.store.write import (
+    Pair,
+    check_texts,
+    finish_run,
+    next_position,
+    text_of,
+    write_results,
+    write_run,
+)
+
+T = TypeVar("T")
+_TRIES = 3  # of a transaction that found the database locked, or a row it knew pruned by another process
+
+
+class Store:
+    """An open database; a context manager. Not for several threads. Every method raises StoreError."""
+
+    def __init__(
+        self, location: Location, engine: Engine, *, write: bool, notes: tuple[str, ...] = ()
+    ) -> None:
+        self.location = location
+        self.notes = notes  # what opening did or found that a person should read
+        self._engine = engine
+        self._writable = write
+        self._known = Known()
+        self._seen = Seen()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    # --- Transactions --------------------------------------------------------------------------
+
+    def read(self, work: Callable[[Connection, Seen], T]) -> T:
+        """What `work` reads, all of it from one moment."""
+        options = {"reprodb_write": False}
+        with (
+            translated(self.location),
+            self._engine.connect().execution_options(**options) as connection,
+            connection.begin(),
+        ):
+            return work(connection, self._seen)
+
+    def write(self, work: Callable[[Connection, Known], T]) -> T:
+        """What `work` writes, whole or not at all. Waits for other writers, a bounded time."""
+        if not self._writable:
+            raise StoreError(f"{self.location} was opened for reading", remedy="open it for writing")
+        for left in reversed(range(_TRIES)):
+            try:
+                with self._engine.begin() as connection:
+                    return work(connection, self._known)
+            except DBAPIError as error:
+                self._known.forget()
+                busy = isinstance(error, IntegrityError) or "locked" in str(error.orig)
+                if not (left and busy):
+                    raise store_error(self.location, error) from error
+            except BaseException:
+                self._known.forget()
+                raise
+        raise AssertionError  # the last try returned or raised
+
+    # --- Recording -----------------------------------------------------------------------------
+
+    def begin(self, run: Run) -> int:
+        """Starts a run; returns its number. Until `finish` it is incomplete."""
+        if run.finished_at is not None:
+            raise StoreError(f"run {run.uid} is finished before it began")
+        if run.label is not None:
+            refs.check_label(run.label)
+        check_texts("name", run.uid, run.suite, run.kind)
+
+        def work(connection: Connection, known: Known) -> int:
+            if connection.scalar(select(RunRow.id).where(RunRow.uid == run.uid)) is not None:
+                raise StoreError(f"{self.location} has a run {run.uid} already")
+            return write_run(connection, known, run, next_position(connection, run))
+
+        return self.write(work)
+
+    def record(
+        self, run_id: int, result: Result, artifact: Artifact | None = None, *, keep: bool = False
+    ) -> int:
+        """Records one result in a transaction; returns its number. See record_many."""
+        return self.record_many(run_id, [(result, artifact)], keep=keep)[0]
+
+    def record_many(self, run_id: int, pairs: Iterable[Pair], *, keep: bool = False) -> tuple[int, ...]:
+        """Records results in one transaction, in order; returns their numbers.
+
+        A result's patterns carry their data, unless the database has them already. `keep` keeps patterns
+        larger than 16 MiB whole. The artifact's texts are stored for code diffs; its cubin never is.
+        """
+        pairs = list(pairs)
+
+        def work(connection: Connection, known: Known) -> tuple[int, ...]:
+            run = self._one_run(connection, run_id)
+            if run.complete:
+                raise StoreError(f"run {run_id} is finished: nothing is added to it")
+            return tuple(write_results(connection, known, run, run_id, pairs, keep=keep))
+
+        return self.write(work)
+
+    def finish(
+        self,
+        run_id: int,
+        exit_code: int | None,
+        finished_at: datetime,
+        *,
+        canaries: tuple[CanaryOutcome, ...] | None = None,
+    ) -> None:
+        """Marks the run complete. An exit code that was left out may be set later, once."""
+
+        def work(connection: Connection, known: Known) -> None:
+            run = self._one_run(connection, run_id)
+            if run.complete and (run.exit_code is not None or exit_code is None):
+                raise StoreError(f"run {run_id} is finished already")
+            finish_run(connection, known, run, exit_code, finished_at, canaries=canaries)
+
+        self.write(work)
+
+    def completed_rows(self, run_id: int) -> set[tuple[str, str, str, str, str]]:
+        """The rows (Result.row) that the run has: what a resumed run need not repeat."""
+        query = (
+            select(
+                ScopeRow.kernel, ScopeRow.case_name, ScopeRow.profile, ScopeRow.arch, ScopeRow.condition_name
+            )
+            .join(ResultRow, ResultRow.scope_id == ScopeRow.id)
+            .where(ResultRow.run_id == run_id)
+        )
+
+        def work(connection: Connection, seen: Seen) -> set[tuple[str, str, str, str, str]]:
+            self._one_run(connection, run_id)
+            return {
+                (kernel, case, profile, arch, condition)
+                for kernel, case, profile, arch, condition in connection.execute(query)
+            }
+
+        return self.read(work)
+
+    # --- Reading -------------------------------------------------------------------------------
+
+    def run(self, run_id: int) -> Run:
+        """The run of that number."""
+        return self.read(lambda connection, _: self._one_run(connection, run_id))
+
+    def runs(self, limit: int | None = None, suite: str | None = None) -> tuple[Run, ...]:
+        """Runs, newest first, incomplete ones too."""
+        query = run_query().limit(limit)
+        if suite is not None:
+            query = query.where(RunRow.suite == suite)
+        return self.read(lambda connection, seen: tuple(run for run, _ in read_runs(connection, seen, query)))
+
+    def resolve(self, ref: str, suite: str | None = None) -> RunRef:
+        """The run that people mean by `ref`: number, label, uid prefix, `latest`, `latest~N`, `baseline`.
+
+        `:PROFILE` and `:PROFILE:KERNEL` may follow and must be in the run. `latest` counts complete runs,
+        those of `suite` where it is given. Raises UsageError with what there is instead.
+        """
+        parsed = refs.parse(ref)
+        if parsed.name == refs.BASELINE:
+            return RunRef(None, parsed.profile, parsed.kernel)
+
+        def work(connection: Connection, seen: Seen) -> RunRef:
+            run_id = self._find_run(connection, parsed, suite)
+            self._check_part(connection, run_id, parsed)
+            return RunRef(run_id, parsed.profile, parsed.kernel)
+
+        return self.read(work)
+
+    def results(
+        self, run_id: int, *, profile: str | None = None, kernel: str | None = None
+    ) -> tuple[Result, ...]:
+        """The run's results in the order of recording, patterns without their data."""
+        query = result_query().where(ResultRow.run_id == run_id).order_by(ResultRow.id)
+        if profile is not None:
+            query = query.where(ScopeRow.profile == profile)
+        if kernel is not None:
+            query = query.where(ScopeRow.kernel == kernel)
+
+        def work(connection: Connection, seen: Seen) -> tuple[Result, ...]:
+            self._one_run(connection, run_id)
+            return tuple(stored.result for stored in read_results(connection, seen, query))
+
+        return self.read(work)
+
+    def pattern(self, sha256: str) -> bytes:
+        """The bytes of a pattern. Raises StoreError where it is unknown, or was too large to keep."""
+        return self.patterns([sha256])[sha256]
+
+    def patterns(self, sha256s: Iterable[str]) -> dict[str, bytes]:
+        """The bytes of several patterns."""
+        wanted = list(sha256s)
+        return self.read(lambda connection, _: patterns_.read_patterns(connection, wanted))
+
+    def pages(self, sha256: str) -> tuple[str, ...]:
+        """The SHA-256 of each 64 KiB page of a large pattern, kept or not; empty for a smaller one."""
+
+        def work(connection: Connection, seen: Seen) -> tuple[str, ...]:
+            query = select(PatternRow.id, PatternRow.pages).where(PatternRow.digest == sha256)
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                raise StoreError(f"the database has no pattern {sha256}")
+            return patterns_.split_digests(row.pages or b"")
+
+        return self.read(work)
+
+    def history(
+        self,
+        kernel: str,
+        *,
+        case: str | None = None,
+        profile: str | None = None,
+        suite: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[tuple[Run, Result], ...]:
+        """The kernel's results over all runs, the newest run first; within a run as recorded."""
+        query = result_query().join(RunRow, RunRow.id == ResultRow.run_id).where(ScopeRow.kernel == kernel)
+        for column, value in (
+            (ScopeRow.case_name, case),
+            (ScopeRow.profile, profile),
+            (ScopeRow.suite, suite),
+        ):
+            if value is not None:
+                query = query.where(column == value)
+        query = query.order_by(RunRow.position.desc(), RunRow.uid.desc(), ResultRow.id).limit(limit)
+
+        def work(connection: Connection, seen: Seen) -> tuple[tuple[Run, Result], ...]:
+            found = read_results(connection, seen, query)
+            runs: dict[int, Run] = {}
+            for batch in batches(sorted({stored.run_id for stored in found})):
+                some = read_runs(connection, seen, run_query().where(RunRow.id.in_(batch)))
+                runs.update((number, run) for run, _ in some if (number := run.id) is not None)
+            return tuple((runs[stored.run_id], stored.result) for stored in found)
+
+        return self.read(work)
+
+    def code_texts(self, build_key: str) -> tuple[str | None, str | None]:
+        """PTX and SASS of an artifact by its key (Build.key); None for what was not recorded."""
+
+        def work(connection: Connection, seen: Seen) -> tuple[str | None, str | None]:
+            texts: list[str | None] = []
+            for column in (BuildRow.ptx_id, BuildRow.sass_id):
+                query = (
+                    select(BlobRow.digest, BlobRow.size, BlobRow.data)
+                    .join(BuildRow, column == BlobRow.id)
+                    .where(BuildRow.key == build_key)
+                    .order_by(BlobRow.digest)
+                    .limit(1)
+                )
+                row = connection.execute(query).one_or_none()
+                texts.append(None if row is None else text_of(patterns_.inflate(*row)))
+            return texts[0], texts[1]
+
+        return self.read(work)
+
+    # --- References and blessings --------------------------------------------------------------
+
+    def accept(self, result_ids: Iterable[int]) -> None:
+        """Makes results references of their scopes: the last accepted one is what the next meets."""
+        ids = list(result_ids)
+        self.write(lambda connection, _: references_.accept(connection, ids))
+
+    def references(
+        self, scopes: Iterable[Scope], *, before: int | None = None, now: datetime | None = None
+    ) -> dict[Scope, Reference]:
+        """Each scope's blessed result, else its last accepted one; scopes with neither are left out.
+
+        `before` leaves out what was accepted in that run or a later one. A blessing counts where it is
+        active at `now`.
+        """
+        wanted = list(dict.fromkeys(scopes))
+        at = now or datetime.now(UTC)
+
+        def work(connection: Connection, seen: Seen) -> dict[Scope, Reference]:
+            return references_.references(connection, self._known, seen, wanted, before=before, at=at)
+
+        return self.read(work)
+
+    def bless(
+        self,
+        result_ids: Iterable[int],
+        *,
+        who: str,
+        why: str,
+        when: datetime,
+        expires: datetime | None = None,
+        changed: str = "",
+    ) -> tuple[Blessing, ...]:
+        """Records that these results are the baselines of their scopes from `when` on."""
+        ids = list(result_ids)
+        if not why.strip() or not who.strip():
+            raise UsageError("a blessing needs who and why", remedy='give --reason "…"')
+        check_texts("text", who, why, changed)
+
+        def work(connection: Connection, known: Known) -> tuple[Blessing, ...]:
+            return references_.bless(
+                connection, ids, who=who, why=why, when=when, expires=expires, changed=changed
+            )
+
+        return self.write(work)
+
+    def withdraw(self, blessing_id: int, *, who: str, why: str, when: datetime) -> None:
+        """Ends a blessing; the row stays."""
+        check_texts("text", who, why)
+        self.write(lambda connection, _: references_.withdraw(connection, blessing_id, who, why, when))
+
+    def blessings(
+        self, scope: Scope | None = None, *, active_at: datetime | None = None
+    ) -> tuple[Blessing, ...]:
+        """The history of blessings, oldest first; of one scope, or those active at a time."""
+        found = self.read(lambda connection, _: references_.blessings(connection, scope))
+        return tuple(b for b in found if active_at is None or b.active(active_at))
+
+    # --- Operating it --------------------------------------------------------------------------
+
+    def check(self) -> tuple[str, ...]:
+        """What is wrong with the database, one sentence a problem; empty where all is well.
+
+        Reads everything: the engine's own check, every digest, hash and sequence, every reference.
+        """
+        from reprodb.store.check import check
+
+        return self.read(check)
+
+    def backup(self, path: Path) -> None:
+        """A consistent copy of a SQLite database at a path where nothing is yet."""
+        from reprodb.store import sqlite
+
+        if self.location.path is None:
+            raise StoreError(
+                f"{self.location} is backed up by PostgreSQL's own tools",
+                remedy="pg_dump --format=custom; or `reprodb export` for single runs",
+            )
+        sqlite.copy(self.location.path, path)
+
+    def prune(self, *, keep_runs: int, older_than: datetime | None = None, dry_run: bool = False) -> Pruned:
+        """Drops old runs whole, and what they alone held.
+
+        Of each suite the newest `keep_runs` runs stay, those that started after `older_than`, and every run
+        with a result that was ever blessed or is the last accepted one of its scope.
+        """
+        from reprodb.store.prune import prune
+
+        if keep_runs < 1:
+            raise UsageError(f"keeping {keep_runs} runs", allowed="1 or more")
+        if dry_run:
+            return self.read(lambda connection, _: prune(connection, keep_runs, older_than, dry_run=True))
+        pruned = self.write(lambda connection, _: prune(connection, keep_runs, older_than, dry_run=False))
+        self._known.forget()
+        self._seen = Seen()
+        return pruned
+
+    # --- Finding runs --------------------------------------------------------------------------
+
+    def _one_run(self, connection: Connection, run_id: int) -> Run:
+        found = read_runs(connection, self._seen, run_query().where(RunRow.id == run_id))
+        if not found:
+            raise UsageError(f"{self.location} has no run {run_id}", remedy="reprodb history lists the runs")
+        return found[0][0]
+
+    def _find_run(self, connection: Connection, parsed: refs.Parsed, suite: str | None) -> int:
+        newest = select(RunRow.id).order_by(RunRow.position.desc(), RunRow.uid.desc())
+        if suite is not None:
+            newest = newest.where(RunRow.suite == suite)
+        complete = newest.where(RunRow.finished_at.is_not(None))
+        if parsed.back is not None:
+            found = connection.scalar(complete.offset(parsed.back).limit(1))
+            if found is None:
+                count = connection.scalar(select(func.count()).select_from(complete.subquery()))
+                raise UsageError(
+                    f"no run {parsed.name!r}: {self.location} has {count} complete runs",
+                    remedy="record one first: reprodb run",
+                )
+            return found
+        if parsed.number is not None:
+            found = connection.scalar(select(RunRow.id).where(RunRow.id == parsed.number))
+            if found is not None:
+                return found
+        labelled = RunRow.label == parsed.name
+        for query in (complete, newest):
+            found = connection.scalar(query.where(labelled).limit(1))
+            if found is not None:
+                return found
+        found = connection.scalar(select(RunRow.id).where(RunRow.uid == parsed.name))
+        if found is not None:
+            return found
+        prefix = parsed.uid_prefix
+        if prefix is not None:
+            matches = connection.scalars(newest.where(RunRow.uid.startswith(prefix, autoescape=True))).all()
+            if len(matches) == 1:
+                return matches[0]
+            if matches:
+                numbers = ", ".join(map(str, sorted(matches)))
+                raise UsageError(f"{parsed.name!r} begins the uid of several runs: {numbers}")
+        labels = [label for label in connection.scalars(select(RunRow.label).distinct()) if label]
+        near = difflib.get_close_matches(parsed.name, [*labels, "latest", refs.BASELINE], 1)
+        raise UsageError(
+            f"{self.location} has no run {parsed.name!r}",
+            allowed=refs.ALLOWED,
+            remedy=f"did you mean {near[0]!r}?" if near else "",
+        )
+
+    def _check_part(self, connection: Connection, run_id: int, parsed: refs.Parsed) -> None:
+        if parsed.profile is None:
+            return
+        query = (
+            select(ScopeRow.profile, ScopeRow.kernel)
+            .join(ResultRow, ResultRow.scope_id == ScopeRow.id)
+            .where(ResultRow.run_id == run_id)
+            .distinct()
+        )
+        there = connection.execute(query).all()
+        _must_have("profile", parsed.profile, sorted({profile for profile, _ in there}), run_id)
+        if parsed.kernel is not None:
+            kernels = sorted({kernel for profile, kernel in there if profile == parsed.profile})
+            _must_have("kernel", parsed.kernel, kernels, run_id)
+
+
+def _must_have(what: str, name: str, there: Sequence[str], run_id: int) -> None:
+    if name not in there:
+        near = difflib.get_close_matches(name, there, 1)
+        raise UsageError(
+            f"run {run_id} has no {what} {name!r}",
+            allowed=", ".join(there) or "nothing: the run has no results",
+            remedy=f"did you mean {near[0]!r}?" if near else "",
+        )

@@ -1,0 +1,360 @@
+"""Recording: runs and whole results into rows, inside the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from reprodb import codec
+from reprodb.digest import content_key, sha256
+from reprodb.domain import (
+    Artifact,
+    Build,
+    CanaryOutcome,
+    Determinism,
+    Field,
+    Kernel,
+    Output,
+    Result,
+    Role,
+    Run,
+    SkippedProfile,
+    scope_of,
+)
+from reprodb.errors import StoreError
+from reprodb.store import sequences
+from reprodb.store.intern import Known, intern, intern_blobs, intern_scopes
+from reprodb.store.patterns import write_patterns
+from reprodb.store.tables import (
+    BuildRow,
+    CaseRow,
+    EnvironmentRow,
+    LayoutRow,
+    OutputPatternRow,
+    OutputRow,
+    RemarkRow,
+    ResultRow,
+    RunRow,
+)
+from reprodb.store.types import microseconds
+
+Pair = tuple[Result, Artifact | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What an output is, apart from its bits."""
+
+    name: str
+    role: Role
+    dtype: str
+    shape: tuple[int, ...]
+    determinism: Determinism
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRemark:
+    """What a run says that no query asks for."""
+
+    policy: str = ""
+    skipped: tuple[SkippedProfile, ...] = ()
+    seed: int | None = None
+    canaries: tuple[CanaryOutcome, ...] = ()
+
+
+# --- Runs --------------------------------------------------------------------------------------
+
+
+def next_position(connection: Connection, run: Run) -> int:
+    """Where a run that starts now stands among all: its start in microseconds, but after every other.
+
+    The position travels in bundles. It orders the runs of several machines by their clocks, and those of one
+    database in the order of recording even where a clock jumped back.
+    """
+    last = connection.scalar(select(func.max(RunRow.position)))
+    start = microseconds(run.started_at)
+    return start if last is None else max(start, last + 1)
+
+
+def write_run(connection: Connection, known: Known, run: Run, position: int) -> int:
+    """A new run's row; returns its number."""
+    environment = codec.dumps(run.environment)
+    remark = codec.dumps(RunRemark(run.policy, run.skipped, run.seed, run.canaries))
+    key = content_key("reprodb.environment/1", environment)
+    environments = intern(connection, known, EnvironmentRow, [key], lambda _: {"record": environment})
+    remarks = _intern_texts(connection, known, RemarkRow, [remark])
+    number: int = connection.execute(
+        insert(RunRow).returning(RunRow.id),
+        {
+            "uid": run.uid,
+            "position": position,
+            "suite": run.suite,
+            "lane": str(run.lane),
+            "kind": run.kind,
+            "label": run.label,
+            "started_at": run.started_at,
+            "finished_at": run.finished_at,
+            "exit_code": run.exit_code,
+            "environment_id": environments[key],
+            "remark_id": remarks[remark],
+        },
+    ).scalar_one()
+    return number
+
+
+def finish_run(
+    connection: Connection,
+    known: Known,
+    run: Run,
+    exit_code: int | None,
+    finished_at: datetime,
+    *,
+    canaries: tuple[CanaryOutcome, ...] | None,
+) -> None:
+    """Marks the run complete; see Store.finish."""
+    values: dict[str, Any] = {"finished_at": run.finished_at or finished_at, "exit_code": exit_code}
+    if canaries is not None:
+        remark = codec.dumps(RunRemark(run.policy, run.skipped, run.seed, canaries))
+        values["remark_id"] = _intern_texts(connection, known, RemarkRow, [remark])[remark]
+    connection.execute(update(RunRow).where(RunRow.id == run.id).values(values))
+
+
+def check_texts(what: str, *texts: str) -> None:
+    """Refuses names that a database cannot hold: PostgreSQL no NUL, neither of them half a surrogate."""
+    for text in texts:
+        if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+            raise StoreError(f"{what} {text!r} holds a character that no database can store")
+
+
+# --- Results -----------------------------------------------------------------------------------
+
+
+def check_result(run: Run, result: Result) -> None:
+    """Refuses a result that contradicts itself or its run, so that no such row is ever read back."""
+    name = f"result {'/'.join(result.row)}"
+    if result.lane is not run.lane:
+        raise StoreError(f"{name} is {result.lane}, its run is {run.lane}: lanes are never mixed")
+    check_texts("name", *result.row)
+    if result.repetitions < 0 or not math.isfinite(result.seconds):
+        raise StoreError(f"{name} has {result.repetitions} repetitions in {result.seconds} s")
+    names = [output.name for output in result.outputs]
+    if len(set(names)) != len(names):
+        raise StoreError(f"{name} has two outputs of one name: {', '.join(names)}")
+    for output in result.outputs:
+        problem = _output_problem(output, result.repetitions)
+        if problem:
+            raise StoreError(f"{name}, output {output.name}: {problem}")
+
+
+def _output_problem(output: Output, repetitions: int) -> str:
+    if len(output.sequence) != repetitions:
+        return f"{len(output.sequence)} indexes for {repetitions} repetitions"
+    if not output.patterns or len({p.sha256 for p in output.patterns}) != len(output.patterns):
+        return "patterns must be distinct, and one at least"
+    try:
+        derived = sequences.first_and_count(output.sequence, output.distinct)
+    except ValueError as error:
+        return str(error)
+    for pattern, (first, count) in zip(output.patterns, derived, strict=True):
+        if (pattern.first, pattern.count) != (first, count):
+            return f"pattern {pattern.sha256} is first at {first}, {count} times, not as it says"
+    return ""
+
+
+def write_results(
+    connection: Connection, known: Known, run: Run, run_id: int, pairs: Sequence[Pair], *, keep: bool = False
+) -> list[int]:
+    """The results with all that they hold; returns their numbers in order. The whole lot or nothing.
+
+    Raises StoreError where a result contradicts itself, or its row is in the run already.
+    """
+    results = [result for result, _ in pairs]
+    for result in results:
+        check_result(run, result)
+    scopes = intern_scopes(connection, known, [scope_of(run, result) for result in results])
+    places = [scopes[scope_of(run, result)] for result in results]
+    _refuse_repeated(connection, run_id, places, results)
+
+    cases = _intern_cases(connection, known, results)
+    builds = _intern_builds(connection, known, pairs)
+    remarks = _intern_texts(connection, known, RemarkRow, [t for t in map(_remark, results) if t])
+    layouts = _intern_texts(connection, known, LayoutRow, [_layout(o) for r in results for o in r.outputs])
+    data: dict[str, bytes | None] = {}
+    for pattern in (p for r in results for o in r.outputs for p in o.patterns):
+        if pattern.data is not None or pattern.sha256 not in data:
+            data[pattern.sha256] = pattern.data
+    patterns = write_patterns(connection, known, data, keep=keep)
+
+    rows = [
+        {
+            "run_id": run_id,
+            "scope_id": place,
+            "case_id": case,
+            "build_id": build,
+            "remark_id": remarks.get(_remark(result)),
+            "status": str(result.status),
+            "origin": None if result.origin is None else str(result.origin),
+            "repetitions": result.repetitions,
+            "accuracy": str(result.accuracy.verdict),
+            "max_rel_err": result.accuracy.max_rel_err,
+            "reference": result.accuracy.reference,
+            "seconds": result.seconds,
+            "accepted": None,
+        }
+        for result, place, case, build in zip(results, places, cases, builds, strict=True)
+    ]
+    if not rows:
+        return []
+    made = connection.execute(insert(ResultRow).returning(ResultRow.scope_id, ResultRow.id), rows)
+    numbers = dict(made.all())
+    ids = [numbers[place] for place in places]
+
+    outputs, links = [], []
+    for number, result in zip(ids, results, strict=True):
+        for place, output in enumerate(result.outputs):
+            outputs.append(
+                {
+                    "result_id": number,
+                    "place": place,
+                    "layout_id": layouts[_layout(output)],
+                    "run_hash": output.run_hash,
+                    "first_bits": output.first_bits,
+                    "sequence": sequences.pack(output.sequence, output.distinct),
+                }
+            )
+            links += [
+                {"result_id": number, "place": place, "number": i, "pattern_id": patterns[p.sha256]}
+                for i, p in enumerate(output.patterns)
+            ]
+    if outputs:
+        connection.execute(insert(OutputRow), outputs)
+        connection.execute(insert(OutputPatternRow), links)
+    return ids
+
+
+def _refuse_repeated(
+    connection: Connection, run_id: int, places: Sequence[int], results: Sequence[Result]
+) -> None:
+    # One result a transaction is the usual case: ask for those, not for the whole run.
+    query = select(ResultRow.scope_id).where(ResultRow.run_id == run_id)
+    if len(places) <= 100:
+        query = query.where(ResultRow.scope_id.in_(places))
+    seen = set(connection.scalars(query))
+    for place, result in zip(places, results, strict=True):
+        if place in seen:
+            raise StoreError(f"run {run_id} has a result for {'/'.join(result.row)} already")
+        seen.add(place)
+
+
+def one_case(result: Result) -> Kernel:
+    """The kernel with the case at hand alone."""
+    return replace(result.kernel, cases=(result.case,))
+
+
+def case_key(record: str, input_digest: str) -> str:
+    return content_key("reprodb.case/1", record, input_digest)
+
+
+def build_key(record: str, ptx: str | None, sass: str | None) -> str:
+    """One row a distinct build and its texts, so that rows never change: `ptx` and `sass` are SHA-256."""
+    return content_key("reprodb.build/1", record, ptx or "", sass or "")
+
+
+def _intern_cases(connection: Connection, known: Known, results: Iterable[Result]) -> list[int]:
+    keys, rows = [], {}
+    for result in results:
+        record = codec.dumps(one_case(result))
+        key = case_key(record, result.input_digest)
+        keys.append(key)
+        rows[key] = {
+            "kernel": result.kernel.name,
+            "name": result.case.name,
+            "input_digest": result.input_digest,
+            "record": record,
+        }
+    numbers = intern(connection, known, CaseRow, rows.keys(), rows.__getitem__)
+    return [numbers[key] for key in keys]
+
+
+def code(artifact: Artifact | None) -> tuple[str | None, str | None]:
+    """PTX and SASS, where they are there."""
+    return (None, None) if artifact is None else (artifact.ptx, artifact.sass)
+
+
+def _add(texts: dict[str, bytes], text: str | None) -> str | None:
+    """The text's SHA-256, its bytes put among `texts`."""
+    if text is None:
+        return None
+    data = text_bytes(text)
+    digest = sha256(data)
+    texts[digest] = data
+    return digest
+
+
+def text_bytes(text: str) -> bytes:
+    """A compiler's text as bytes; even half a surrogate survives."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def text_of(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _intern_builds(connection: Connection, known: Known, pairs: Sequence[Pair]) -> list[int | None]:
+    keys: list[str | None] = []
+    found: dict[str, tuple[Build, str, str | None, str | None]] = {}
+    texts: dict[str, bytes] = {}
+    for result, artifact in pairs:
+        if result.build is None:
+            keys.append(None)
+            continue
+        ptx, sass = (_add(texts, text) for text in code(artifact))
+        record = codec.dumps(result.build)
+        key = build_key(record, ptx, sass)
+        keys.append(key)
+        found[key] = (result.build, record, ptx, sass)
+    blobs = intern_blobs(connection, known, texts)
+
+    def columns(key: str) -> dict[str, Any]:
+        build, record, ptx, sass = found[key]
+        return {
+            "key": build.key,
+            "record": record,
+            "ptx_id": None if ptx is None else blobs[ptx],
+            "sass_id": None if sass is None else blobs[sass],
+        }
+
+    numbers = intern(connection, known, BuildRow, found.keys(), columns)
+    return [None if key is None else numbers[key] for key in keys]
+
+
+def _remark(result: Result) -> str:
+    """Error and notes as JSON, empty without any. JSON escapes what a database's text cannot hold."""
+    if not (result.error or result.notes or result.accuracy.note):
+        return ""
+    remark = {"error": result.error, "notes": list(result.notes), "accuracy": result.accuracy.note}
+    return json.dumps(remark, sort_keys=True)
+
+
+def _layout(output: Output) -> str:
+    layout = Layout(output.name, output.role, output.dtype, output.shape, output.determinism, output.fields)
+    return codec.dumps(layout)
+
+
+def text_key(record: str) -> str:
+    return content_key("reprodb.text/1", record)
+
+
+def _intern_texts(
+    connection: Connection, known: Known, table: type[RemarkRow | LayoutRow], records: Iterable[str]
+) -> dict[str, int]:
+    by_key = {text_key(record): record for record in records}
+    numbers = intern(connection, known, table, by_key.keys(), lambda key: {"record": by_key[key]})
+    return {by_key[key]: number for key, number in numbers.items()}
