@@ -97,22 +97,22 @@ def survey(
 def candidates(environ: Mapping[str, str], places: Places) -> Iterator[Candidate]:
     """Files that may be compilers: wheels, the user's cache, CUDA_HOME, PATH, toolkits, system libraries."""
     for folder in places.search_path:
-        yield from _tree(Path(folder), "wheel")
+        yield from tree(Path(folder), "wheel")
     installed = toolchains_folder(environ)
     if installed.is_dir():
         for place in sorted(installed.iterdir(), reverse=True):
             if not place.name.startswith("."):
-                yield from _tree(place, "cache")
-                yield from _toolkit(place, "cache")
+                yield from tree(place, "cache")
+                yield from toolkit(place, "cache")
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if environ.get(variable):
-            yield from _toolkit(Path(environ[variable]), variable)
+            yield from toolkit(Path(environ[variable]), variable)
     on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     if on_path:
         yield Candidate("nvcc", Path(on_path), "PATH")
-        yield from _toolkit(Path(on_path).resolve().parent.parent, "PATH")
+        yield from toolkit(Path(on_path).resolve().parent.parent, "PATH")
     for root in places.toolkits:
-        yield from _toolkit(root, str(root))
+        yield from toolkit(root, str(root))
     for libraries in places.system:
         yield from _libraries(libraries, "system")
 
@@ -142,7 +142,7 @@ def install_command(profile: Profile) -> str:
     return f"reprodb toolchains install {profile.compiler} {version}"
 
 
-def _tree(folder: Path, origin: str) -> Iterator[Candidate]:
+def tree(folder: Path, origin: str) -> Iterator[Candidate]:
     """What NVIDIA's wheels lay below a folder of packages."""
     wheels = folder / "nvidia"
     if wheels.is_dir():
@@ -151,7 +151,7 @@ def _tree(folder: Path, origin: str) -> Iterator[Candidate]:
             yield from _executable(part / "bin" / "nvcc", origin)
 
 
-def _toolkit(root: Path, origin: str) -> Iterator[Candidate]:
+def toolkit(root: Path, origin: str) -> Iterator[Candidate]:
     yield from _executable(root / "bin" / "nvcc", origin)
     for folder in (root / "lib64", root / "lib", *sorted(root.glob("targets/*/lib"))):
         yield from _libraries(folder, origin)

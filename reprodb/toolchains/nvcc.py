@@ -13,7 +13,7 @@ from reprodb.domain import BuildRequest, Pairs, Profile, Toolchain
 from reprodb.errors import ToolchainError
 from reprodb.toolchains import headers, options, sources
 from reprodb.toolchains.nvrtc import EXACT_VERSION
-from reprodb.toolchains.process import NOT_STARTED, Finished, Runner, clean_environment, run, run_in_group
+from reprodb.toolchains.process import Finished, Runner, clean_environment, run, run_in_group
 from reprodb.toolchains.protocol import CompileOutput
 
 _PROBE_SECONDS = 20.0
@@ -50,7 +50,7 @@ class Nvcc:
         text = sources.relative(ptx.read_text(encoding="utf-8", errors="replace")) if ptx else None
         if done.ok and text is not None and cubin.is_file():
             return CompileOutput(True, text, cubin.read_bytes(), log)
-        if done.code == NOT_STARTED:
+        if not done.started:
             raise ToolchainError(f"{request.toolchain.path} cannot be started", detail=log)
         if done.ok:
             log += "nvcc ended well and wrote no PTX or no cubin\n"

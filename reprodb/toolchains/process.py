@@ -16,9 +16,6 @@ from typing import IO, Protocol
 # Kept of a tool's output: its beginning and its end, where compilers say what is wrong.
 LOG_BYTES = 64 * 1024
 
-# The exit code of a program that could not be started, as a shell tells it.
-NOT_STARTED = 127
-
 # Variables that tools are given. Everything else stays behind.
 ALLOWED_VARIABLES = ("PATH", "HOME", "TMPDIR")
 
@@ -43,14 +40,17 @@ class Finished:
     code: int
     log: str
     timed_out: bool = False
+    started: bool = True
 
     @property
     def ok(self) -> bool:
-        return self.code == 0 and not self.timed_out
+        return self.code == 0 and self.started and not self.timed_out
 
     @property
     def reason(self) -> str:
         """Why it failed, in words: `exit code 1`, `killed by SIGSEGV`, `ran past its time limit`."""
+        if not self.started:
+            return "could not be started"
         if self.timed_out:
             return "ran past its time limit and was stopped"
         return f"killed by {signal_name(-self.code)}" if self.code < 0 else f"exit code {self.code}"
@@ -120,8 +120,7 @@ def run(
 ) -> Finished:
     """Run a tool in a process group of its own and end the whole group at the time limit.
 
-    Output goes to a file, so that a tool which prints megabytes neither blocks nor fills memory. A program
-    that cannot be started ends like a shell would say: code 127.
+    Output goes to a file, so that a tool which prints megabytes neither blocks nor fills memory.
     """
     return _run(arguments, folder, environment, seconds, output, own_group=True)
 
@@ -158,7 +157,7 @@ def _run(
                 stdout=out, stderr=log, start_new_session=own_group,
             )  # fmt: skip
         except OSError as error:
-            return Finished(NOT_STARTED, f"{arguments[0]}: {error.strerror or error}")
+            return Finished(127, f"{arguments[0]}: {error.strerror or error}", started=False)
         timed_out = False
         try:
             process.wait(seconds)
