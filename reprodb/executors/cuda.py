@@ -6,10 +6,11 @@ import ctypes
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, Self
+from math import isqrt
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,19 +21,50 @@ from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Platform, collect
 from reprodb.executors.slots import GUARD, POISON, Arguments, Batch, Region, stride_of
 
-# What one batch of repetitions may take; more repetitions go in further batches.
-BATCH_BYTES = 1 << 30
-# Inputs kept on the device between results.
+# What the slots of one cycle, and the kept results of one batch, may take; the rest goes in further batches.
+SLOT_BYTES = 1 << 30
+RESULT_BYTES = 256 << 20
+# Inputs kept on the device between results, and how much of one is read back at once.
 INPUT_BYTES = 4 << 30
-# From so many launches in a batch, one graph of them is faster (measured: docs/executing.md).
-GRAPH_FROM = 1 << 62
+CHUNK_BYTES = 32 << 20
+# From so many repetitions on, replaying a graph is faster than launching (measured: docs/executing.md).
+GRAPH_FROM = 32
 
 _NON_BLOCKING = 1
 _CAPTURE_THREAD_LOCAL = 1
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
-_MAX_DYNAMIC_SHARED = 8
+_BINARY_VERSION, _MAX_DYNAMIC_SHARED = 6, 8  # cuFuncGetAttribute
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Stages = Sequence[tuple[Stage, int]]  # each with its function
+Launches = Sequence[tuple[Stage, int, Arguments]]
+
+
+class Repeated(NamedTuple):
+    """The bytes of every recorded buffer after each repetition, by its name; and the seconds it took."""
+
+    raws: dict[str, list[bytes]]
+    seconds: float
+
+
+class Block:
+    """Memory that is kept between results and exchanged for a larger piece when one is needed."""
+
+    def __init__(self, allocate: Callable[[int], int], free: Callable[[int], None]) -> None:
+        self._allocate = allocate
+        self._free = free
+        self.address = 0
+        self.size = 0
+
+    def take(self, size: int) -> int:
+        """The address of at least `size` bytes; what the block held before is lost."""
+        if size > self.size or not self.address:
+            address, self.address, self.size = self.address, 0, 0
+            if address:
+                self._free(address)
+            self.address = int(self._allocate(max(size, 1)))
+            self.size = size
+        return self.address
 
 
 class CudaExecutor:
@@ -40,20 +72,20 @@ class CudaExecutor:
 
     lane = Lane.MEASURED
 
-    def __init__(self, cupy: Any, ordinal: int, arrays: Arrays, *, graph_from: int = GRAPH_FROM) -> None:
+    def __init__(self, cupy: Any, ordinal: int, arrays: Arrays) -> None:
         self._cupy = cupy
         self._driver = cupy.cuda.driver
         self._runtime = cupy.cuda.runtime
         self._ordinal = ordinal
         self._arrays = arrays
-        self._graph_from = graph_from
         self._inputs: OrderedDict[Input, tuple[int, int]] = OrderedDict()  # (address, bytes)
-        self._slots = (0, 0)  # (address, bytes), reused between results
-        self._host = (0, 0)
+        self._device = Block(self._runtime.malloc, self._runtime.free)
+        self._host = Block(lambda size: self._runtime.hostAlloc(size, 0), self._runtime.freeHost)
         with self._calls(f"opening device {ordinal}"):
             self._runtime.setDevice(ordinal)
             self._runtime.free(0)  # makes the context
             self._stream = self._runtime.streamCreateWithFlags(_NON_BLOCKING)
+            self._found = self._read_device()
 
     @classmethod
     def open(cls, ordinal: int, arrays: Arrays) -> Self:
@@ -70,10 +102,9 @@ class CudaExecutor:
     def libraries(self) -> Pairs:
         return (("cupy", str(self._cupy.__version__)), ("numpy", np.__version__))
 
-    def device(self) -> Device:
+    def _read_device(self) -> Device:
         """The device, as the running context knows it."""
-        with self._calls("reading the device"):
-            found = self._runtime.getDeviceProperties(self._ordinal)
+        found = self._runtime.getDeviceProperties(self._ordinal)
         name = found["name"]
         return Device(
             name=name.decode() if isinstance(name, bytes) else str(name),
@@ -91,7 +122,7 @@ class CudaExecutor:
         return Platform(
             lane=self.lane,
             libraries=self.libraries(),
-            device=self.device(),
+            device=self._found,
             driver=driver_version(),
             cuda_driver=dotted(spoken),
             cuda_runtime=dotted(runtime),
@@ -105,9 +136,7 @@ class CudaExecutor:
         with self._module(image, artifact) as module:
             stages = [(stage, self._function(module, stage, artifact)) for stage in kernel.stages]
             addresses = {wanted.name: self._resident(wanted, case) for wanted in case.inputs}
-            began = time.perf_counter()
-            raws = self._repeat(stages, case, addresses, repetitions)
-            seconds = time.perf_counter() - began
+            raws, seconds = self._repeat(stages, case, addresses, repetitions)
         self._check_inputs(case, addresses)
         outputs = tuple(collect(buffer, raws[buffer.name]) for buffer in case.recorded)
         for output in outputs:
@@ -120,7 +149,7 @@ class CudaExecutor:
     @contextmanager
     def _module(self, image: bytes, artifact: Artifact) -> Iterator[int]:
         arch = artifact.build.arch
-        with self._calls(f"loading the {arch} code on {self._name()}"):
+        with self._calls(f"loading the {arch} code on {self._found.name} ({self._found.arch})"):
             module = int(self._driver.moduleLoadData(image))
         try:
             yield module
@@ -137,6 +166,8 @@ class CudaExecutor:
                 f"entry {stage.entry!r} takes {taken} arguments and the manifest passes {len(stage.args)}",
                 remedy="make args in kernel.toml match the kernel's parameters",
             )
+        with self._calls(f"loading entry {stage.entry!r}"):  # now, not at its first launch
+            self._driver.funcGetAttribute(_BINARY_VERSION, function)
         if stage.shared:
             with self._calls(f"allowing {stage.shared} bytes of dynamic shared memory to {stage.entry!r}"):
                 self._driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, stage.shared)
@@ -172,131 +203,158 @@ class CudaExecutor:
     def _check_inputs(self, case: Case, addresses: Mapping[str, int]) -> None:
         """Refuse a kernel that wrote to its inputs: later repetitions, and later results, read them too."""
         for wanted in case.inputs:
-            array = self._arrays.get(wanted)
-            found = np.empty_like(array)
-            if not array.nbytes:
-                continue
-            with self._calls(f"reading input {wanted.name!r} back"):
-                self._runtime.memcpyAsync(
-                    found.ctypes.data, addresses[wanted.name], array.nbytes, _TO_HOST, self._stream
-                )
-                self._runtime.streamSynchronize(self._stream)
-            if found.tobytes() != array.tobytes():
+            if not self._holds(addresses[wanted.name], self._arrays.get(wanted)):
                 self._forget(wanted)
                 raise ExecutionError(
                     f"the kernel changed its input {wanted.name!r}",
                     remedy=f"give it a buffer with init = 'copy:{wanted.name}' to work in",
                 )
 
+    def _holds(self, address: int, array: Bytes) -> bool:
+        """Whether the device memory at `address` still equals the array."""
+        expected = array.view(np.uint8)
+        for start in range(0, expected.size, CHUNK_BYTES):
+            chunk = expected[start : start + CHUNK_BYTES]
+            with self._calls("reading an input back"):
+                host = self._host.take(chunk.size)
+                self._copy(host, address + start, chunk.size, _TO_HOST)
+                self._runtime.streamSynchronize(self._stream)
+            if not np.array_equal(_bytes_at(host, 1, chunk.size)[0], chunk):
+                return False
+        return True
+
     # --- repetitions ---
 
-    def _repeat(
-        self,
-        stages: Sequence[tuple[Stage, int]],
-        case: Case,
-        inputs: Mapping[str, int],
-        repetitions: int,
-    ) -> dict[str, list[bytes]]:
-        """The bytes of every recorded buffer after each repetition, by buffer name."""
-        a_slot = sum(stride_of(buffer) for buffer in case.buffers)
-        at_once = min(repetitions, max(1, self._room() // max(a_slot, 1)))
+    def _repeat(self, stages: Stages, case: Case, inputs: Mapping[str, int], repetitions: int) -> Repeated:
+        """All repetitions, in as many batches as memory asks for, and the seconds to the last copy back."""
+        a_result = sum(stride_of(buffer) for buffer in case.recorded)
+        at_once = max(1, min(repetitions, RESULT_BYTES // max(a_result, 1)))
         raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in case.recorded}
+        seconds = 0.0
         for start in range(0, repetitions, at_once):
-            batch = Batch.of(case, min(at_once, repetitions - start), inputs)
-            batch = replace(batch, base=self._device_block(batch.nbytes))
+            count = min(at_once, repetitions - start)
+            began = time.perf_counter()
             with self._calls("executing"):
-                self._fill(batch)
-                self._launch(stages, batch)
-                rows = self._fetch(batch)
-            for region, found in rows:
-                _check_guards(region, found)
+                batch = self._queue_batch(stages, case, inputs, count)
+                self._runtime.streamSynchronize(self._stream)
+            seconds += time.perf_counter() - began
+            for region, rows in self._rows(batch, count):
+                _check_guards(region, rows)
                 if region.recorded:
                     size = region.buffer.nbytes
-                    raws[region.buffer.name] += [row[:size].tobytes() for row in found]
-        return raws
+                    raws[region.buffer.name] += [row[:size].tobytes() for row in rows]
+        return Repeated(raws, seconds)
 
-    def _room(self) -> int:
-        with self._calls("asking for free memory"):
-            free, _ = self._runtime.memGetInfo()
-        return min(BATCH_BYTES, (int(free) + self._slots[1]) // 2)
+    def _queue_batch(self, stages: Stages, case: Case, inputs: Mapping[str, int], count: int) -> Batch:
+        """Queue `count` repetitions, cycle by cycle through the batch's slots, and one copy to the host.
 
-    def _fill(self, batch: Batch) -> None:
-        """Poison, zero or copy every slot before anything runs: one call a buffer, a copy a repetition."""
-        sizes = {wanted.name: self._arrays.get(wanted).nbytes for wanted in batch.case.inputs}
-        for region in batch.regions:
-            start = batch.base + region.start
-            self._runtime.memsetAsync(start, region.fill, region.nbytes, self._stream)
-            kind, _, source = region.buffer.init.partition(":")
-            if kind == "copy" and (size := min(region.buffer.nbytes, sizes[source])):
-                for target in range(start, start + region.nbytes, region.stride):
-                    self._runtime.memcpyAsync(target, batch.inputs[source], size, _ON_DEVICE, self._stream)
-
-    def _launch(self, stages: Sequence[tuple[Stage, int]], batch: Batch) -> None:
+        A cycle fills every slot, runs all stages in each, and its recorded regions are then kept aside. More
+        than one cycle is captured once as a CUDA graph: capturing costs as much a repetition as launching,
+        replaying costs a fifth, and so about the square root of the count is captured.
+        """
+        a_slot = sum(stride_of(buffer) for buffer in case.buffers)
+        slots = max(1, min(isqrt(count), self._room() // max(a_slot, 1)))
+        batch = Batch.of(case, slots, inputs)
+        kept_bytes = -(-count // slots) * batch.recorded_bytes
+        guard_bytes = GUARD * slots * sum(not region.recorded for region in batch.regions)
+        batch = replace(batch, base=self._device.take(batch.nbytes + kept_bytes))
+        kept = batch.base + batch.nbytes
+        host = self._host.take(kept_bytes + guard_bytes)
         launches = [(stage, function, batch.arguments(stage)) for stage, function in stages]
-        if batch.slots * len(launches) < self._graph_from:
-            self._queue(launches, batch.slots)
+        cycles, rest = divmod(count, slots)
+        with self._replayed(batch, launches, cycles) as run_cycle:
+            for cycle in range(cycles):
+                run_cycle()
+                self._copy(kept + cycle * batch.recorded_bytes, batch.base, batch.recorded_bytes, _ON_DEVICE)
+        if rest:
+            self._cycle(batch, launches, rest)
+            self._copy(kept + cycles * batch.recorded_bytes, batch.base, batch.recorded_bytes, _ON_DEVICE)
+        self._copy(host, kept, kept_bytes, _TO_HOST)
+        self._copy_scratch_guards(batch, host + kept_bytes)
+        return batch
+
+    @contextmanager
+    def _replayed(self, batch: Batch, launches: Launches, times: int) -> Iterator[Callable[[], None]]:
+        """What queues one full cycle: the calls themselves, or a graph of them where they are many."""
+        if times * batch.slots < GRAPH_FROM:
+            yield lambda: self._cycle(batch, launches, batch.slots)
             return
         self._runtime.streamBeginCapture(self._stream, _CAPTURE_THREAD_LOCAL)
         try:
-            self._queue(launches, batch.slots)
+            self._cycle(batch, launches, batch.slots)
+        except BaseException:
+            with suppress(self._runtime.CUDARuntimeError):  # the first error is the one to tell
+                self._runtime.streamEndCapture(self._stream)
+            raise
+        graph = self._runtime.streamEndCapture(self._stream)
+        try:
+            executable = self._runtime.graphInstantiate(graph)
         finally:
-            graph = self._runtime.streamEndCapture(self._stream)
-        executable = self._runtime.graphInstantiate(graph)
-        self._runtime.graphLaunch(executable, self._stream)
-        self._runtime.graphExecDestroy(executable)  # CUDA keeps it until it has run
-        self._runtime.graphDestroy(graph)
+            self._runtime.graphDestroy(graph)
+        try:
+            yield lambda: self._runtime.graphLaunch(executable, self._stream)
+        finally:
+            self._runtime.graphExecDestroy(executable)  # takes effect once its launches have ended
 
-    def _queue(self, launches: Sequence[tuple[Stage, int, Arguments]], slots: int) -> None:
+    def _cycle(self, batch: Batch, launches: Launches, slots: int) -> None:
+        """Fill the buffers and run all stages, in the first `slots` slots."""
+        self._fill(batch, slots)
         launch, stream = self._driver.launchKernel, self._stream
         shapes = [(f, *s.grid, *s.block, s.shared, stream, a.address, a.step) for s, f, a in launches]
         for slot in range(slots):
             for *shape, address, step in shapes:
                 launch(*shape, address + slot * step, 0)
 
-    def _fetch(self, batch: Batch) -> list[tuple[Region, Bytes]]:
-        """Wait for the batch; each region's slots as rows of bytes, of scratch buffers the guards alone."""
-        size = batch.recorded_bytes
-        scratch = [region for region in batch.regions if not region.recorded]
-        host = self._host_block(size + sum(GUARD * region.slots for region in scratch))
+    def _fill(self, batch: Batch, slots: int) -> None:
+        """Poison, zero or copy before anything runs: one call a buffer, for copies one a slot."""
+        for region in batch.regions:
+            start = batch.base + region.start
+            self._runtime.memsetAsync(start, region.fill, region.nbytes, self._stream)
+            kind, _, source = region.buffer.init.partition(":")
+            if kind == "copy":
+                size = min(region.buffer.nbytes, batch.input_bytes(source))
+                for slot in range(slots):
+                    self._copy(start + slot * region.stride, batch.inputs[source], size, _ON_DEVICE)
+
+    def _copy(self, target: int, source: int, size: int, kind: int) -> None:
         if size:
-            self._runtime.memcpyAsync(host, batch.base, size, _TO_HOST, self._stream)
-        places = [(region, region.start, region.stride) for region in batch.regions if region.recorded]
-        for region in scratch:
-            guards = batch.base + region.start + region.stride - GUARD
-            self._runtime.memcpy2DAsync(
-                host + size, GUARD, guards, region.stride, GUARD, region.slots, _TO_HOST, self._stream
-            )
-            places.append((region, size, GUARD))
-            size += GUARD * region.slots
-        self._runtime.streamSynchronize(self._stream)
-        return [(region, _rows(host + start, region.slots, width)) for region, start, width in places]
+            self._runtime.memcpyAsync(target, source, size, kind, self._stream)
+
+    def _copy_scratch_guards(self, batch: Batch, host: int) -> None:
+        """Bring back what lies behind the scratch buffers of the last cycle; their contents stay."""
+        for region in batch.regions:
+            if not region.recorded:
+                guards = batch.base + region.start + region.stride - GUARD
+                self._runtime.memcpy2DAsync(
+                    host, GUARD, guards, region.stride, GUARD, region.slots, _TO_HOST, self._stream
+                )
+                host += GUARD * region.slots
+
+    def _rows(self, batch: Batch, count: int) -> Iterator[tuple[Region, Bytes]]:
+        """The repetitions of each region as rows of bytes, in order; of scratch buffers the guards alone."""
+        host = self._host.address
+        starts = range(
+            host, host + -(-count // batch.slots) * batch.recorded_bytes, batch.recorded_bytes or 1
+        )
+        for region in batch.regions:
+            if region.recorded:
+                left = count
+                for start in starts:
+                    slots = min(batch.slots, left)
+                    yield region, _bytes_at(start + region.start, slots, region.stride)
+                    left -= slots
+        guards = host + len(starts) * batch.recorded_bytes
+        for region in batch.regions:
+            if not region.recorded:
+                yield region, _bytes_at(guards, region.slots, GUARD)
+                guards += GUARD * region.slots
+
+    def _room(self) -> int:
+        """Bytes that the slots of one cycle may take."""
+        free, _ = self._runtime.memGetInfo()
+        return min(SLOT_BYTES, (int(free) + self._device.size) // 2)
 
     # --- memory and errors ---
-
-    def _device_block(self, size: int) -> int:
-        address, held = self._slots
-        if size > held or not address:
-            with self._calls(f"allocating {size} bytes for repetitions"):
-                self._slots = (0, 0)
-                if address:
-                    self._runtime.free(address)
-                address = int(self._runtime.malloc(max(size, 1)))
-            self._slots = (address, size)
-        return address
-
-    def _host_block(self, size: int) -> int:
-        address, held = self._host
-        if size > held or not address:
-            self._host = (0, 0)
-            if address:
-                self._runtime.freeHost(address)
-            address = int(self._runtime.hostAlloc(max(size, 1), 0))
-            self._host = (address, size)
-        return address
-
-    def _name(self) -> str:
-        device = self.device()
-        return f"{device.name} ({device.arch})"
 
     @contextmanager
     def _calls(self, doing: str) -> Iterator[None]:
@@ -343,7 +401,7 @@ def parameters(ptx: str | None, entry: str) -> int | None:
     return None if found is None else found[1].count(".param")
 
 
-def _rows(address: int, count: int, width: int) -> Bytes:
+def _bytes_at(address: int, count: int, width: int) -> Bytes:
     """Host memory from `address` as `count` rows of `width` bytes."""
     flat = (ctypes.c_uint8 * (count * width)).from_address(address)
     return np.ctypeslib.as_array(flat).reshape(count, width)

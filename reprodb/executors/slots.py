@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from reprodb.domain import Arg, ArgKind, Buffer, Case, Role, Stage
+from reprodb.domain import DTYPE_BYTES, Arg, ArgKind, Buffer, Case, Role, Stage
 
 POISON = 0xA5
 # Every buffer of every repetition starts where cudaMalloc would let it start, and this many bytes behind it
@@ -87,6 +87,10 @@ class Batch:
     @property
     def recorded_bytes(self) -> int:
         return sum(region.nbytes for region in self.regions if region.recorded)
+
+    def input_bytes(self, name: str) -> int:
+        found = next(wanted for wanted in self.case.inputs if wanted.name == name)
+        return found.n * DTYPE_BYTES[found.dtype]
 
     def arguments(self, stage: Stage) -> Arguments:
         """The argument blocks of a stage, one a slot."""
