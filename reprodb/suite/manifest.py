@@ -113,7 +113,9 @@ def _kernel(root: Path, manifest: str, head: Table, groups: Mapping[str, list[Ta
     cases = _cases(groups["case"], plans, numbers)
     inputs = _common_inputs(groups["case"], cases, problems)
     _check_names(manifest, inputs, plans, problems)
-    stages = _stages(groups["stage"], numbers, inputs, plans)
+    # After problems in buffers or cases not every name is known: stages then complain of none.
+    names_known = bool(inputs) and len(plans) == len(groups["buffer"]) > 0
+    stages = _stages(groups["stage"], numbers, inputs, {p.name for p in plans} if names_known else None)
     used = _shape_names(head, groups, numbers)
     with collecting(problems):
         return Kernel(
@@ -335,7 +337,7 @@ def _check_names(
 
 
 def _stages(
-    tables: list[Table], numbers: Mapping[str, int], inputs: Mapping[str, Input], plans: list[BufferPlan]
+    tables: list[Table], numbers: Mapping[str, int], inputs: Mapping[str, Input], buffers: set[str] | None
 ) -> list[Stage]:
     stages = []
     for table in tables:
@@ -350,7 +352,7 @@ def _stages(
                     table.identifier("entry"),
                     grid,
                     block,
-                    _args(table, inputs, {p.name for p in plans}),
+                    _args(table, inputs, buffers),
                     _resolved(table, "shared", table.size("shared", 0), numbers, (0, MOST_SHARED)),
                 )
             )
@@ -386,11 +388,11 @@ def _dim3(table: Table, key: str, numbers: Mapping[str, int], most: Dim3) -> Dim
     return x, y, z
 
 
-def _args(table: Table, inputs: Mapping[str, Input], buffers: set[str]) -> tuple[Arg, ...]:
+def _args(table: Table, inputs: Mapping[str, Input], buffers: set[str] | None) -> tuple[Arg, ...]:
     value = table.data.get("args")
     if not isinstance(value, list) or len(value) > 256:
         raise table.wrong("args", "a list of names and {value, dtype} scalars")
-    known = (*inputs, "n", *sorted(buffers))
+    known = (*inputs, "n", *sorted(buffers or ()))
     args = []
     for i, entry in enumerate(value, 1):
         if isinstance(entry, dict):
@@ -399,9 +401,9 @@ def _args(table: Table, inputs: Mapping[str, Input], buffers: set[str]) -> tuple
             args.append(Arg(ArgKind.SIZE, "n", "uint64"))
         elif isinstance(entry, str) and entry in inputs:
             args.append(Arg(ArgKind.INPUT, entry))
-        elif isinstance(entry, str) and entry in buffers:
+        elif isinstance(entry, str) and (buffers is None or entry in buffers):
             args.append(Arg(ArgKind.BUFFER, entry))
-        elif inputs:  # without readable cases the inputs' names are unknown, and the cases' problems are said
+        else:
             raise Problem(
                 table.where,
                 f"args: unknown argument {shown(entry)}",
