@@ -300,6 +300,14 @@ def _redefined(before: Result, after: Result) -> list[str]:
     return notes + [f"profile redefined: flags {c}" for c in _profile_changes(old.profile, new.profile)]
 
 
+def _new_history(rows: Iterable[Layer], before: Result, after: Result) -> list[str]:
+    """Another source or input under the kernel's name: the bits before are another history's."""
+    if before.kernel.name != after.kernel.name:
+        return []
+    changed = [r.name for r in rows if r.name in (Cause.INPUT, Cause.SOURCE) and r.state is State.DIFFERS]
+    return [f"a new history starts: another {_listed(changed)}"] if changed else []
+
+
 def _alarms(
     comparison: Comparison, rows: tuple[Layer, ...], code_same: bool | None, before: Result, after: Result
 ) -> list[Alarm]:
@@ -420,7 +428,7 @@ def attribute(
             first_layer=next((row.name for row in rows if row.state is State.DIFFERS), None),
             moved=moved,
             alarms=tuple(_alarms(comparison, rows, code_same, before, after)),
-            notes=tuple(_redefined(before, after)),
+            notes=(*_redefined(before, after), *_new_history(rows, before, after)),
             sentence="; ".join(phrases),
         ),
     )

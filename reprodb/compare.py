@@ -91,7 +91,8 @@ def _obstacles(
         found["lane"] = f"another lane ({baseline.lane} → {candidate.lane})"
     old, new = _gpu(baseline_run), _gpu(candidate_run)
     portable = candidate.kernel.determinism is Determinism.GPU_TO_GPU
-    if "lane" not in found and old != new and not portable:
+    known = baseline_run is not None and candidate_run is not None
+    if known and "lane" not in found and old != new and not portable:
         found["gpu"] = f"another GPU model ({old or 'unknown'} → {new or 'unknown'})"
     if baseline.input_digest and candidate.input_digest and baseline.input_digest != candidate.input_digest:
         found["input"] = "another input under the same case name"
@@ -217,7 +218,8 @@ def compare_results(
     other_arch = baseline.arch != candidate.arch
     if other_arch and not portable:
         labels.append(f"not gated: another architecture ({baseline.arch} → {candidate.arch})")
-    elsewhere = portable and (other_arch or _gpu(baseline_run) != _gpu(candidate_run))
+    other_gpu = baseline_run is not None and _gpu(baseline_run) != _gpu(candidate_run)
+    elsewhere = portable and (other_arch or other_gpu)
 
     loss = loss_of(candidate_run, candidate)
     baseline_lost = loss_of(baseline_run, baseline) is not None
@@ -358,6 +360,8 @@ def compare_references(
 ) -> tuple[Comparison, ...]:
     """A nightly: each row with its own reference (result, run, blessed | accepted).
 
+    The run of a reference is None where only a blessing's digests are known.
+
     A row without a reference is `no_baseline`. A reference row that did not appear is `missing` where
     `planned` says that this run set out to produce it; by default where its kernel and its profile ran.
     """
@@ -372,5 +376,7 @@ def compare_references(
     for row, (reference, run, kind) in references.items():
         if row not in seen and planned(row):
             comparison = compare_results(reference, None, run, candidate.run, fetch)
-            comparisons.append(replace(comparison, reference_run=run.id, reference_kind=kind))
+            comparisons.append(
+                replace(comparison, reference_run=run.id if run else None, reference_kind=kind)
+            )
     return tuple(comparisons)

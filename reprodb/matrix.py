@@ -9,7 +9,7 @@ from reprodb.domain import Code, Lane, Result, Run, Status
 from reprodb.findings import MatrixGroup, MatrixRow
 
 Row = tuple[str, str, str, str, str]
-References = Mapping[Row, tuple[Result, Run, str]]
+References = Mapping[Row, tuple[Result, Run | None, str]]
 # What two results agree on: every recorded output's patterns as a set, by name.
 Key = tuple[tuple[str, frozenset[str]], ...]
 

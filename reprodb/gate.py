@@ -1,0 +1,250 @@
+"""Comparisons, canaries and policy to one verdict and exit code. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from fnmatch import fnmatchcase
+
+from reprodb.domain import Accuracy, Run, Status
+from reprodb.errors import Exit
+from reprodb.findings import Alarm, CanaryOutcome, Comparison, Diff, MatrixRow, Verdict
+from reprodb.policy import Expectation, Policy, RequireEqual
+
+# Rows in the headline, most serious first.
+_ORDER = (
+    Verdict.DETERMINISM_LOST, Verdict.CHANGED, Verdict.MISSING, Verdict.NO_RESULT, Verdict.LATENT,
+    Verdict.DETERMINISM_GAINED, Verdict.NEW, Verdict.NO_BASELINE, Verdict.NOT_COMPARABLE, Verdict.CHURN,
+    Verdict.SAME,
+)  # fmt: skip
+_WORDS = {
+    Verdict.DETERMINISM_LOST: "determinism lost",
+    Verdict.DETERMINISM_GAINED: "determinism gained",
+    Verdict.NO_RESULT: "no result",
+    Verdict.NO_BASELINE: "no baseline",
+    Verdict.NOT_COMPARABLE: "not comparable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """One ground for an exit code other than 0."""
+
+    code: Exit
+    text: str
+
+
+def _row(comparison: Comparison) -> str:
+    return f"{comparison.kernel} {comparison.case} ({comparison.either.profile})"
+
+
+# --- Rows --------------------------------------------------------------------------------------
+
+
+def _accuracy(comparison: Comparison, policy: Policy) -> Comparison:
+    """The row with its accuracy judged by the policy's tolerance, where it sets one and an error is known."""
+    tolerance = policy.rel_tol_of(comparison.kernel)
+    result = comparison.candidate
+    if tolerance is None or result is None or result.accuracy.max_rel_err is None:
+        return comparison
+    # An error that is NaN is within no tolerance.
+    within = result.accuracy.max_rel_err <= tolerance
+    return replace(comparison, accuracy=Accuracy.OK if within else Accuracy.OUTSIDE)
+
+
+def _gates(comparison: Comparison, policy: Policy) -> bool:
+    """Whether the policy gates a row by its bits verdict, expectations aside."""
+    verdict = comparison.verdict
+    if verdict not in policy.verdicts_of(comparison.kernel):
+        return False
+    if verdict is Verdict.DETERMINISM_LOST:
+        return True  # the candidate's own: no override of the other side excuses it
+    if verdict is Verdict.NO_RESULT:
+        baseline = comparison.baseline
+        return baseline is not None and baseline.status is Status.OK
+    return comparison.may_gate
+
+
+def _code(verdict: Verdict) -> Exit:
+    if verdict is Verdict.DETERMINISM_LOST:
+        return Exit.UNTRUSTWORTHY
+    return Exit.NO_ANSWER if verdict is Verdict.NO_RESULT else Exit.CHANGED
+
+
+def _expected(expectation: Expectation) -> str:
+    until = f" (until {expectation.until.isoformat()})" if expectation.until else ""
+    return f"expected: {expectation.reason}{until}"
+
+
+def _judge_row(
+    comparison: Comparison, policy: Policy, today: date, anything: bool
+) -> tuple[Comparison, list[_Reason]]:
+    """One row with `gated` and why, and its reasons. `anything`: whether any row was compared at all."""
+    comparison = _accuracy(comparison, policy)
+    reasons: list[_Reason] = []
+    words: list[str] = []
+    if _gates(comparison, policy):
+        verdict = comparison.verdict
+        announced = [e for e in policy.expect if e.allows(comparison)]
+        in_time = [e for e in announced if not e.expired(today)]
+        if in_time:
+            words.append(_expected(in_time[0]))
+        elif verdict is Verdict.MISSING and not anything:
+            words.append("nothing was compared at all")
+        else:
+            late = f"; the expectation ended {announced[0].until}" if announced else ""
+            word = _WORDS.get(verdict, verdict.value)
+            reasons.append(_Reason(_code(verdict), f"{word}: {_row(comparison)}{late}"))
+            words.append(word + late)
+    elif not comparison.may_gate:
+        words.append(comparison.note)
+    if policy.accuracy and comparison.accuracy is Accuracy.OUTSIDE and comparison.candidate is not None:
+        reasons.append(_Reason(Exit.UNTRUSTWORTHY, f"accuracy outside its tolerance: {_row(comparison)}"))
+        words.append("accuracy outside its tolerance")
+    return replace(comparison, gated=bool(reasons), gate_reason="; ".join(words)), reasons
+
+
+# --- The whole run -----------------------------------------------------------------------------
+
+
+def _equal_profiles(rule: RequireEqual, row: MatrixRow) -> Iterable[_Reason]:
+    """What breaks one `[[require_equal]]` in one row of the matrix."""
+    if not row.guaranteed or not any(fnmatchcase(row.kernel, pattern) for pattern in rule.kernels):
+        return
+    named = {p for group in row.groups for p in group.profiles}
+    asked = {p for p in named if p.split(" ", 1)[0] in rule.profiles}
+    wanting = [(p, status) for p, status in row.no_result if p.split(" ", 1)[0] in rule.profiles]
+    for profile, status in wanting:
+        yield _Reason(
+            Exit.NO_ANSWER, f"{row.kernel} {row.case}: {profile} must be equal and has no result ({status})"
+        )
+    groups = [tuple(p for p in group.profiles if p in asked) for group in row.groups]
+    groups = [group for group in groups if group]
+    if len(groups) > 1:
+        sides = " ≠ ".join("{" + ", ".join(group) + "}" for group in groups)
+        yield _Reason(Exit.CHANGED, f"{row.kernel} {row.case}: profiles must be equal: {sides}")
+
+
+def _absent_profiles(policy: Policy, diff: Diff) -> Iterable[_Reason]:
+    """Required profiles of which a nightly has no row; one with rows and no bits is `no_result` there.
+
+    A diff of two named runs may look at one profile alone and is not asked for the others.
+    """
+    if diff.baseline is not None:
+        return
+    ran = {c.candidate.profile for c in diff.comparisons if c.candidate is not None}
+    why = {s.profile: s.reason for s in diff.candidate.skipped}
+    for profile in policy.profiles:
+        if profile not in ran:
+            yield _Reason(
+                Exit.NO_ANSWER,
+                f"required profile {profile} did not run: {why.get(profile, 'not in this run')}",
+            )
+
+
+def _no_answer(diff: Diff, policy: Policy, required: bool, first_night: bool) -> Iterable[_Reason]:
+    """Why a run gives no answer although no row says so."""
+    bare = [c for c in diff.comparisons if c.verdict is Verdict.NO_BASELINE]
+    if (required or policy.require_baseline) and bare:
+        rows = ", ".join(_row(c) for c in bare[:3]) + (f" and {len(bare) - 3} more" if len(bare) > 3 else "")
+        yield _Reason(Exit.NO_ANSWER, f"a required baseline is missing: {rows}")
+    if diff.compared:
+        return
+    # Rows with bits and without a baseline, in a nightly, are a first night of their scopes.
+    if bare and (first_night or diff.baseline is None):
+        return
+    yield _Reason(Exit.NO_ANSWER, f"nothing was compared: 0 of {len(diff.comparisons)} rows")
+
+
+def _unmet(policy: Policy, diff: Diff, today: date) -> list[str]:
+    """Expectations to tidy up: those that ended and those whose difference did not come."""
+    notes = []
+    for e in policy.expect:
+        rows = [c for c in diff.comparisons if e.covers(c)]
+        name = f"expected {e.verdict} of {e.kernel} on {e.profile}"
+        if e.expired(today):
+            notes.append(f"{name}: ended {e.until}")
+        elif rows and not any(e.allows(c) for c in rows):
+            notes.append(f"{name}: did not occur")
+    return notes
+
+
+def _counted(comparisons: Iterable[Comparison]) -> str:
+    counts = Counter(c.verdict for c in comparisons)
+    return ", ".join(f"{counts[v]:,} {_WORDS.get(v, v.value)}" for v in _ORDER if counts[v])
+
+
+def _headline(diff: Diff, code: Exit, failed: list[CanaryOutcome]) -> str:
+    rows = _counted(diff.comparisons) or "no rows"
+    compared = f"{diff.compared:,} compared"
+    if failed:
+        return f"canary failed, this run counts for nothing: {', '.join(c.name for c in failed)}"
+    if code is Exit.UNTRUSTWORTHY:
+        lost = any(c.verdict is Verdict.DETERMINISM_LOST and c.gated for c in diff.comparisons)
+        return f"{'determinism lost' if lost else 'accuracy outside'}: {rows}; {compared}"
+    if code is Exit.CHANGED:
+        return f"bits changed: {rows}; {compared}"
+    if code is Exit.NO_ANSWER:
+        return f"no answer: {rows}; {compared}"
+    if not diff.compared:
+        return f"first night, nothing to compare with yet: {rows}"
+    return f"clean: {rows}; {compared}"
+
+
+def _notes(diff: Diff, policy: Policy, today: date) -> tuple[str, ...]:
+    notes = list(diff.notes)
+    if bare := sum(c.verdict is Verdict.NO_BASELINE for c in diff.comparisons):
+        notes.append(f"{bare:,} row{'s' * (bare != 1)} without a baseline")
+    loud = [
+        c
+        for c in diff.comparisons
+        if c.attribution is not None and Alarm.CODE_SAME_BITS_CHANGED in c.attribution.alarms
+    ]
+    notes += [f"code the same, bits changed: {_row(c)}" for c in loud]
+    notes += [f"canary {c.name}: {c.sentence}" for c in diff.canaries if not c.ok and not c.fatal]
+    notes += _skipped(diff.candidate)
+    return tuple(dict.fromkeys([*notes, *_unmet(policy, diff, today)]))
+
+
+def _skipped(run: Run) -> list[str]:
+    return [f"profile {s.profile} skipped: {s.reason}" for s in run.skipped]
+
+
+def judge(
+    diff: Diff,
+    policy: Policy,
+    *,
+    now: datetime,
+    references_required: bool = False,
+    first_night: bool = False,
+) -> Diff:
+    """The diff with exit code, headline, reasons, notes, and each row's `gated` and `gate_reason`.
+
+    A failed canary is 4 whatever else (a damaged database never gets here: reading it raises StoreError, and
+    that exits with 4). Otherwise the first of 3, 1, 4 for which there is a reason, else 0. `references_required`
+    makes a row without a baseline a reason for 4; `first_night` says that no reference exists at all.
+    """
+    today = now.date()
+    anything = diff.compared > 0
+    judged = [_judge_row(c, policy, today, anything) for c in diff.comparisons]
+    diff = replace(diff, comparisons=tuple(row for row, _ in judged))
+    failed = [c for c in diff.canaries if not c.ok and c.fatal]
+    reasons = [_Reason(Exit.NO_ANSWER, f"canary {c.name} failed: {c.sentence}") for c in failed]
+    reasons += [reason for _, row in judged for reason in row]
+    reasons += [r for rule in policy.require_equal for row in diff.matrix for r in _equal_profiles(rule, row)]
+    reasons += _absent_profiles(policy, diff)
+    reasons += _no_answer(diff, policy, references_required, first_night)
+    codes = {reason.code for reason in reasons}
+    precedence = (Exit.UNTRUSTWORTHY, Exit.CHANGED, Exit.NO_ANSWER)
+    code = Exit.NO_ANSWER if failed else next((c for c in precedence if c in codes), Exit.CLEAN)
+    # The reasons of the exit code first, the others after them.
+    reasons.sort(key=lambda reason: reason.code is not code)
+    return replace(
+        diff,
+        exit_code=int(code),
+        headline=_headline(diff, code, failed),
+        reasons=tuple(reason.text for reason in reasons),
+        notes=_notes(diff, policy, today),
+    )
