@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from reprodb.domain import Result, Run
 from reprodb.findings import Diff, MatrixRow
 from reprodb.render.text import joined, visible
-from reprodb.render.words import ACCURACY, LANES, VERDICTS
+from reprodb.render.words import ACCURACY, LANES, VERDICTS, run_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from reprodb.render.views import CodeTexts, Fetch, Page
+    from reprodb.render.finding import CodeTexts
+    from reprodb.render.spectra import Fetch
+    from reprodb.render.views import Page
 
 _STATES = {"same": "=", "differs": "≠", "unknown": "?"}
 
@@ -34,7 +36,7 @@ def report(
     `fetch(sha256)` gives a pattern's bytes where results carry none; `code_texts(key)` the PTX and SASS of
     an artifact. Both may be left out, and so may `matrix` where the diff has one.
     """
-    from reprodb.render.views import report_page, run_name
+    from reprodb.render.views import report_page
 
     ordered = tuple(results)
     page = report_page(run, ordered, diff, matrix, code_texts=code_texts, fetch=fetch)
@@ -43,7 +45,7 @@ def report(
 
 def diff(value: Diff, fetch: "Fetch | None" = None, code_texts: "CodeTexts | None" = None) -> str:
     """The page of a diff of two runs, or of a nightly with its references."""
-    from reprodb.render.views import diff_page, run_name
+    from reprodb.render.views import diff_page
 
     page = diff_page(value, code_texts, fetch)
     return _page(value.candidate, f"{page.top.headline} · {run_name(value.candidate)}", page)

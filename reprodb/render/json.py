@@ -6,10 +6,9 @@ from math import isfinite
 from typing import Any
 
 from reprodb.digest import hex64
-from reprodb.domain import Environment, Output, Result, Role, Run
+from reprodb.domain import CanaryOutcome, Environment, Output, Result, Role, Run
 from reprodb.findings import (
     Attribution,
-    CanaryOutcome,
     Churn,
     Comparison,
     Diff,
@@ -88,7 +87,9 @@ def run_record(run: Run) -> dict[str, Any]:
         "exit_code": run.exit_code,
         "lane": run.lane.value,
         "suite": run.suite,
+        "seed": run.seed,
         "environment": _environment(run.environment),
+        "canaries": [_canary(c) for c in run.canaries],
         "skipped": [{"profile": s.profile, "reason": s.reason, "remedy": s.remedy} for s in run.skipped],
     }
 

@@ -68,3 +68,7 @@ def ranges(indices: tuple[int, ...], limit: int = 512) -> str:
             runs.append((index, index))
     shown = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs[:limit])
     return shown if len(runs) <= limit else f"{shown} … (+{len(runs) - limit:,} more)"
+
+
+def full_stop(text: str) -> str:
+    return text if not text or text.endswith((".", "!", "?")) else text + "."

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reprodb.domain import Accuracy, Lane, Result
+from reprodb.digest import hex64
+from reprodb.domain import Accuracy, Lane, Result, Run, Status
 from reprodb.errors import Exit
 from reprodb.findings import Comparison, Diff, Verdict
+from reprodb.render.text import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +142,83 @@ def patterns(result: Result) -> int:
 def headline(diff: Diff) -> str:
     """The verdict in words: the gate's own, else what the exit code means."""
     return diff.headline or EXITS.get(diff.exit_code, f"exit {diff.exit_code}").capitalize()
+
+
+def worst_word(diff: Diff) -> Word:
+    """The mark of the headline: quiet where the exit code is 0 and nothing is open."""
+    if diff.exit_code:
+        ordered = worst_first(diff.comparisons)
+        gravest = VERDICTS[ordered[0].verdict] if ordered and ordered[0].gated else None
+        return Word(gravest.mark if gravest else "!", "bad", "", "")
+    shown = [c.verdict for c in diff.comparisons if c.verdict in FLAGGED]
+    return VERDICTS[min(shown, key=list(VERDICTS).index)] if shown else VERDICTS[Verdict.SAME]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to read or do, and the command for it."""
+
+    text: str
+    command: str = ""
+
+
+def skips(run: Run) -> tuple[Step, ...]:
+    return tuple(Step(f"Profile {s.profile} was skipped: {s.reason}", s.remedy) for s in run.skipped)
+
+
+def unanswered(diff: Diff) -> tuple[Step, ...]:
+    """What a diff could not answer: rows without an answer, the gate's notes, profiles that were skipped."""
+    blind = tuple(
+        Step(f"{count(n, 'row')}, {VERDICTS[verdict].label}. {VERDICTS[verdict].meaning}")
+        for verdict, n in tally(diff.comparisons)
+        if verdict in (Verdict.NO_RESULT, Verdict.NOT_COMPARABLE, Verdict.NO_BASELINE)
+    )
+    return (*blind, *(Step(note) for note in diff.notes), *skips(diff.candidate))
+
+
+# --- Words for values --------------------------------------------------------------------------
+
+
+def run_name(run: Run) -> str:
+    """`nightly 41 “before the upgrade”`."""
+    number = f"{run.kind} {run.id}" if run.id is not None else f"{run.kind} {run.uid}"
+    return f"{number} “{run.label}”" if run.label else number
+
+
+def observed(result: Result) -> str:
+    """What was seen beside what is declared: `1 pattern in 100, run_to_run`."""
+    if result.status is not Status.OK:
+        return result.status.value.replace("_", " ")
+    seen = patterns(result)
+    return f"{count(seen, 'pattern')} in {result.repetitions:,}, {result.kernel.determinism.value}"
+
+
+def bits_of(result: Result | None) -> str:
+    """The first bits of a one-element result, else its first SHA-256 in short; empty without a result."""
+    if result is None or not result.results:
+        return ""
+    first = result.results[0]
+    return first.first_bits or (f"sha256 {first.sha256[:12]}" if first.patterns else "")
+
+
+def hash_of(result: Result | None) -> str:
+    return hex64(result.results[0].run_hash) if result and result.results else ""
+
+
+def profiles_of(c: Comparison) -> str:
+    """`default`, or `default → no-fmad` where the sides differ."""
+    names = tuple(side.profile for side in (c.baseline, c.candidate) if side)
+    return names[0] if len(set(names)) == 1 else " → ".join(names)
+
+
+def toolchains_of(results: Iterable[Result | None]) -> tuple[str, ...]:
+    return tuple(sorted({r.build.toolchain.label for r in results if r and r.build}))
+
+
+def reference_of(c: Comparison) -> str:
+    """`the accepted result of run 40`, `run 41`."""
+    if c.reference_run is None:
+        return ""
+    if c.reference_kind in ("blessed", "accepted"):
+        return f"the {c.reference_kind} result of run {c.reference_run}"
+    return f"run {c.reference_run}"

@@ -1,0 +1,148 @@
+"""The top of a page: the verdict in words, what was compared, where, and what could not be answered."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reprodb.domain import CanaryOutcome, Environment, Lane, Result, Run, Status
+from reprodb.findings import Diff
+from reprodb.render.text import count, joined, utc
+from reprodb.render.words import (
+    EXITS,
+    VERDICTS,
+    Step,
+    Word,
+    headline,
+    run_name,
+    skips,
+    tally,
+    toolchains_of,
+    unanswered,
+    worst_word,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One row at the top of a page, with further lines in a softer voice."""
+
+    name: str
+    text: str
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    eyebrow: str
+    mark: str
+    tone: str
+    headline: str
+    tally: tuple[tuple[Word, int], ...]
+    reasons: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    unanswered: tuple[Step, ...]
+    alarms: tuple[CanaryOutcome, ...]
+
+
+def environment_fact(run: Run) -> Fact:
+    """The GPU with its driver where one ran, else the CPU; then the host."""
+    env: Environment = run.environment
+    device = env.device if run.lane is Lane.MEASURED else None
+    gpu = ""
+    if device is not None:
+        parts = (
+            f"driver {env.driver}" if env.driver else "",
+            f"CUDA {env.cuda_runtime}" if env.cuda_runtime else "",
+        )
+        gpu = ", ".join(part for part in (*parts, device.uuid) if part)
+    text = f"{device.name}, {device.arch}, {device.sm_count} SMs" if device else env.cpu or "unknown CPU"
+    host = ", ".join(part for part in (env.host, env.os) if part)
+    variables = ", ".join(f"{name}={value}" for name, value in env.variables)
+    return Fact("Environment", text, tuple(part for part in (gpu, host, variables) if part))
+
+
+def _libraries(run: Run) -> tuple[str, ...]:
+    env = run.environment
+    libraries = ", ".join(f"{name} {version}" for name, version in env.libraries)
+    return tuple(part for part in (libraries, f"reprodb {env.reprodb}, Python {env.python}") if part)
+
+
+def _canaries(canaries: Sequence[CanaryOutcome]) -> tuple[Fact, ...]:
+    if not canaries:
+        return ()
+    held = sum(c.ok for c in canaries)
+    failed = tuple(f"{c.name}: {c.sentence}" for c in canaries if not c.ok)
+    return (Fact("Canaries", f"{held} of {len(canaries)} as expected", failed),)
+
+
+def _fatal(canaries: Sequence[CanaryOutcome]) -> tuple[CanaryOutcome, ...]:
+    return tuple(c for c in canaries if not c.ok and c.fatal)
+
+
+def _compared_with(diff: Diff) -> Fact:
+    candidate = run_name(diff.candidate)
+    if diff.baseline is None:
+        text = f"{candidate} with the reference of each row"
+        kinds: dict[str, int] = {}
+        for c in diff.comparisons:
+            kind = c.reference_kind or ("no reference" if c.baseline is None else "named")
+            kinds[kind] = kinds.get(kind, 0) + 1
+        more = (", ".join(f"{kind}: {n:,}" for kind, n in sorted(kinds.items())),)
+    elif diff.baseline.uid == diff.candidate.uid:
+        text, more = f"two builds inside {candidate}", (f"started {utc(diff.candidate.started_at)}",)
+    else:
+        text = f"{run_name(diff.baseline)} with {candidate}"
+        more = (f"started {utc(diff.baseline.started_at)} and {utc(diff.candidate.started_at)}",)
+    rows = count(diff.compared, "row has bits on both sides", "rows have bits on both sides")
+    code = f"exit code {diff.exit_code}: {EXITS.get(diff.exit_code, 'unknown')}"
+    return Fact("Compared", text, (*more, rows, code))
+
+
+def diff_top(diff: Diff) -> Top:
+    counts, canaries = tally(diff.comparisons), diff.canaries or diff.candidate.canaries
+    worst = worst_word(diff)
+    both = [r for c in diff.comparisons for r in (c.baseline, c.candidate)]
+    run = diff.candidate
+    return Top(
+        f"{run.suite} · {run_name(run)} · {utc(run.started_at)}",
+        worst.mark,
+        worst.tone,
+        headline(diff),
+        tuple((VERDICTS[verdict], n) for verdict, n in counts),
+        diff.reasons,
+        (
+            _compared_with(diff),
+            environment_fact(run),
+            Fact("Toolchains", joined(list(toolchains_of(both))) or "none", _libraries(run)),
+            *_canaries(canaries),
+        ),
+        unanswered(diff),
+        _fatal(canaries),
+    )
+
+
+def run_top(run: Run, results: Sequence[Result]) -> Top:
+    """The top of a run's page that was compared with nothing."""
+    failed = [r for r in results if r.status is not Status.OK]
+    done = len(results) - len(failed)
+    words = f"{count(done, 'result')} recorded" + (f", {len(failed):,} without bits" if failed else "")
+    open_end = "" if run.complete else " The run did not finish."
+    blind = tuple(
+        Step(f"{r.kernel.name}, {r.profile}: {r.status.value.replace('_', ' ')}") for r in failed[:20]
+    )
+    more = (Step(f"and {len(failed) - 20:,} more"),) if len(failed) > 20 else ()
+    return Top(
+        f"{run.suite} · {run_name(run)} · {utc(run.started_at)}",
+        "!" if failed or not run.complete else "○",
+        "bad" if failed or not run.complete else "info",
+        f"{words}; nothing compared.{open_end}",
+        (),
+        (),
+        (
+            Fact("Compared", "with nothing"),
+            environment_fact(run),
+            Fact("Toolchains", joined(list(toolchains_of(results))) or "none", _libraries(run)),
+            *_canaries(run.canaries),
+        ),
+        (*blind, *more, *skips(run)),
+        _fatal(run.canaries),
+    )
