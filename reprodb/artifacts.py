@@ -21,6 +21,9 @@ from reprodb.digest import sha256
 from reprodb.domain import Artifact, Build, BuildRequest, Status, Toolchain
 from reprodb.errors import StoreError, UsageError
 
+# Below the current folder, unless --store names another.
+DEFAULT_ROOT = Path("builds/store")
+
 _KEY = re.compile(r"[0-9a-f]{64}")
 _RECORD = "build.json"
 _SUMS = "SHA256SUMS"  # what `sha256sum -c` reads

@@ -28,7 +28,8 @@ class Nvcc:
         self._environ = environ
 
     def options(self, profile: Profile, arch: str, defines: Pairs, toolchain: Toolchain) -> tuple[str, ...]:
-        return options.resolved(profile, arch, defines, toolchain)
+        del toolchain  # every version is told the same
+        return options.resolved(profile, arch, defines)
 
     def compile(self, request: BuildRequest, folder: Path) -> CompileOutput:
         name = sources.write(request, folder)

@@ -92,7 +92,8 @@ class Nvrtc:
     """The `nvrtc` compiler of profiles."""
 
     def options(self, profile: Profile, arch: str, defines: Pairs, toolchain: Toolchain) -> tuple[str, ...]:
-        return options.resolved(profile, arch, defines, toolchain)
+        del toolchain  # every version is told the same
+        return options.resolved(profile, arch, defines)
 
     def compile(self, request: BuildRequest, folder: Path) -> CompileOutput:
         library = Library(request.toolchain.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reprodb.domain import Build, Pairs, Profile, Toolchain
+from reprodb.domain import Build, Pairs, Profile
 from reprodb.errors import UsageError
 
 # Stated, because the default follows the host compiler under nvcc.
@@ -12,14 +12,13 @@ _STANDARD = "-std=c++17"
 _DEFINE = re.compile(r"[A-Za-z_]\w*")
 
 
-def resolved(profile: Profile, arch: str, defines: Pairs, toolchain: Toolchain) -> tuple[str, ...]:
+def resolved(profile: Profile, arch: str, defines: Pairs) -> tuple[str, ...]:
     """Architecture, language, floating-point settings, extra flags and defines, in that order.
 
     A setting that the profile leaves to the compiler is left out. Options do not depend on the installed
     version: the same profile asks every version for the same. Raises UsageError for a define that the
     profile's extra flags and the manifest both make.
     """
-    del toolchain
     options = [f"-arch={arch}"]
     if not any("std=" in flag for flag in profile.extra):
         options.append(_STANDARD)

@@ -1,0 +1,163 @@
+"""`reprodb build`: fill the artifact store, pack it for another machine, take a packed one in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reprodb.cli.options import (
+    ArchOption,
+    JobsOption,
+    JsonOption,
+    KernelOption,
+    ProfileOption,
+    ProfilesFileOption,
+    QuietOption,
+    RequireOption,
+    StoreOption,
+    SuiteOption,
+)
+
+if TYPE_CHECKING:
+    from reprodb.build import Plan
+    from reprodb.domain import Artifact, BuildRequest
+
+PackOption = Annotated[
+    Path | None, typer.Option("--pack", metavar="FILE", help="Write what was built into one archive.")
+]
+UnpackOption = Annotated[
+    Path | None,
+    typer.Option("--unpack", metavar="FILE", help="Take an archive's artifacts in; build nothing."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("build")(build)
+
+
+def build(
+    *,
+    suite: SuiteOption = None,
+    kernel: KernelOption = None,
+    profile: ProfileOption = None,
+    profiles_file: ProfilesFileOption = None,
+    require: RequireOption = None,
+    arch: ArchOption = None,
+    store: StoreOption = None,
+    jobs: JobsOption = None,
+    pack: PackOption = None,
+    unpack: UnpackOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile kernels under profiles into the artifact store. A second build compiles nothing.
+
+    Build here, run there: `build --arch sm_90 --pack FILE` on one machine, `build --unpack FILE` and
+    `run --no-compile` on another.
+    """
+    from reprodb.artifacts import DEFAULT_ROOT, ArtifactStore
+    from reprodb.build import build_each, plan
+    from reprodb.cli.tables import emit
+    from reprodb.environment import find_gpus
+    from reprodb.errors import Exit, ToolchainError, UsageError
+    from reprodb.profiles import bundled_profiles, load_profiles, select
+    from reprodb.suite import bundled_suite, load_suite, select_kernels
+    from reprodb.toolchains import catalog
+
+    place = ArtifactStore(store or DEFAULT_ROOT, lambda text: typer.echo(text, err=True))
+    if unpack:
+        if pack:
+            raise UsageError("--pack and --unpack together", allowed="one of them")
+        count = place.unpack(unpack)
+        if as_json:
+            emit({"schema": "reprodb.unpack/1", "store": str(place.root), "artifacts": count})
+        else:
+            typer.echo(f"{count} artifacts from {unpack} are in {place.root}")
+        return
+
+    loaded = load_suite(suite or bundled_suite())
+    known = load_profiles(profiles_file or bundled_profiles())
+    devices = find_gpus().devices
+    work = plan(
+        loaded,
+        select_kernels(loaded, kernel or ()),
+        select(known, profile),
+        catalog.find(),
+        arch=arch,
+        native=devices[0].arch if devices else None,
+        require=require or (),
+    )
+    if not work.requests:
+        first = work.skipped[0]
+        raise ToolchainError(
+            f"no toolchain for {', '.join(s.profile for s in work.skipped)}", remedy=first.remedy
+        )
+    done: list[tuple[BuildRequest, Artifact]] = []
+    for request, artifact in build_each(work.requests, place, jobs):
+        done.append((request, artifact))
+        if not as_json:
+            _tell(request, artifact, quiet)
+    failed = [artifact for _, artifact in done if artifact.build.status != "ok"]
+    if pack:
+        place.pack(pack, {artifact.build.key for _, artifact in done} - {a.build.key for a in failed})
+    if as_json:
+        emit(_document(place.root, work, done, pack))
+    else:
+        _summary(work, done, failed, pack, quiet)
+    raise typer.Exit(int(Exit.NO_ANSWER if failed else Exit.CLEAN))
+
+
+def _tell(request: BuildRequest, artifact: Artifact, quiet: bool) -> None:
+    build = artifact.build
+    name = f"{request.kernel}  {request.profile.name}  {build.arch}  {build.toolchain.label}"
+    if build.status != "ok":
+        typer.echo(f"failed  {name}\n{build.log.rstrip()}", err=True)
+    elif not quiet:
+        typer.echo(f"{'stored' if artifact.cached else 'built '}  {name}  {build.key[:12]}")
+
+
+def _summary(
+    work: Plan,
+    done: list[tuple[BuildRequest, Artifact]],
+    failed: list[Artifact],
+    pack: Path | None,
+    quiet: bool,
+) -> None:
+    for skipped in work.skipped:
+        typer.echo(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}", err=True)
+    if quiet:
+        return
+    cached = sum(artifact.cached for _, artifact in done)
+    made = len(done) - cached - len(failed)
+    typer.echo(
+        f"{made} built, {cached} from the store, {len(failed)} failed, {len(work.skipped)} profiles skipped"
+    )
+    if pack:
+        typer.echo(f"packed into {pack}")
+
+
+def _document(
+    root: Path, work: Plan, done: list[tuple[BuildRequest, Artifact]], pack: Path | None
+) -> dict[str, Any]:
+    return {
+        "schema": "reprodb.build/1",
+        "store": str(root),
+        "packed": str(pack) if pack else None,
+        "artifacts": [
+            {
+                "kernel": request.kernel,
+                "profile": request.profile.name,
+                "arch": artifact.build.arch,
+                "status": artifact.build.status.value,
+                "cached": artifact.cached,
+                "key": artifact.build.key,
+                "toolchain": artifact.build.toolchain.label,
+                "options": list(artifact.build.options),
+                "log": artifact.build.log,
+            }
+            for request, artifact in done
+        ],
+        "skipped": [{"profile": s.profile, "reason": s.reason, "remedy": s.remedy} for s in work.skipped],
+    }
