@@ -200,6 +200,7 @@ class Pool:
         self._platform: Platform | None = None
         self._broken: str | None = None
         self._failed_starts = 0
+        self._closed = False
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = os.pipe()
         for fd in (self._woken, self._waker):
@@ -229,7 +230,9 @@ class Pool:
         self._queue.append((ticket, task))
 
     def wake(self) -> None:
-        """Make a waiting `poll` return."""
+        """Make a waiting `poll` return. Nothing happens once the pool is closed."""
+        if self._closed:
+            return
         with contextlib.suppress(BlockingIOError):
             os.write(self._waker, b"!")
 
@@ -255,6 +258,9 @@ class Pool:
 
     def close(self) -> None:
         """Kill every worker and remove their folder."""
+        if self._closed:
+            return
+        self._closed = True
         for worker in list(self._workers):
             self._dismiss(worker)
         self._selector.close()

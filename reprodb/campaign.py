@@ -1,0 +1,329 @@
+"""Plan a run and carry it out: builds stream into executions, results come as they are made."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from itertools import count
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from reprodb.digest import content_key
+from reprodb.domain import (
+    Artifact,
+    BuildRequest,
+    Case,
+    Kernel,
+    Lane,
+    Profile,
+    Result,
+    SkippedProfile,
+    Status,
+    Suite,
+    Toolchain,
+)
+from reprodb.errors import ReprodbError, ToolchainError, UsageError
+from reprodb.executors.task import Outcome, Task
+
+if TYPE_CHECKING:
+    from reprodb.artifacts import ArtifactStore
+    from reprodb.executors.pool import Pool
+
+# What is kept of a compiler's log in a result's error; the build has the whole log.
+_ERROR_CHARACTERS = 4_000
+# How long a cancelled run waits for its compilers.
+_LAST_BUILD_SECONDS = 5.0
+
+Row = tuple[str, str, str, str, str]  # as Result.row
+Made = tuple[Result, Artifact | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBuild:
+    """One kernel under one profile, with the cases that its artifact is executed on."""
+
+    kernel: Kernel
+    cases: tuple[Case, ...]
+    profile: Profile
+    toolchain: Toolchain
+    arch: str
+
+    def row(self, case: Case) -> Row:
+        return (self.kernel.name, case.name, self.profile.name, self.arch, "plain")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run will do, before anything compiles. `skipped` are profiles without a toolchain."""
+
+    suite: Suite
+    builds: tuple[PlannedBuild, ...]
+    skipped: tuple[SkippedProfile, ...]
+    repetitions: int
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The results that the run will have, one each."""
+        return tuple(build.row(case) for build in self.builds for case in build.cases)
+
+    def without(self, done: frozenset[Row] | set[Row]) -> Plan:
+        """The plan of what is left when some rows are there already."""
+        builds = []
+        for build in self.builds:
+            cases = tuple(case for case in build.cases if build.row(case) not in done)
+            if cases:
+                builds.append(replace(build, cases=cases))
+        return replace(self, builds=tuple(builds))
+
+
+def plan(
+    suite: Suite,
+    kernels: Sequence[Kernel],
+    profiles: Sequence[Profile],
+    found: Iterable[Toolchain],
+    *,
+    arch: str | None = None,
+    native: str | None = None,
+    repetitions: int = 100,
+    require: Sequence[str] = (),
+    cases: Sequence[str] = (),
+) -> Plan:
+    """Match profiles with toolchains and list what is to be built and executed.
+
+    `arch` overrides every profile's architecture; `native` is the GPU's, sm_90 where there is none. `require`
+    names profiles that must have a toolchain. `cases` are globs over case names. Raises UsageError for names
+    that do not exist and ToolchainError where a required profile, or every profile, has no toolchain.
+    """
+    from reprodb.profiles import architecture, check_arch
+    from reprodb.toolchains.catalog import install_command, match
+
+    _check_names("required profile", require, [profile.name for profile in profiles])
+    _check_names("case", cases, [case.name for kernel in kernels for case in kernel.cases])
+    toolchains = tuple(found)
+    builds: list[PlannedBuild] = []
+    skipped: list[SkippedProfile] = []
+    for profile in profiles:
+        toolchain = match(profile, toolchains)
+        if toolchain is None:
+            reason = f"no {profile.compiler} {profile.toolkit} is installed"
+            skipped.append(SkippedProfile(profile.name, reason, install_command(profile)))
+            continue
+        target = check_arch(arch) if arch else architecture(profile, native)
+        for kernel in kernels:
+            chosen = tuple(c for c in kernel.cases if not cases or _any_match(c.name, cases))
+            if chosen:
+                builds.append(PlannedBuild(kernel, chosen, profile, toolchain, target))
+    _check_skipped(skipped, require, everything=len(skipped) == len(profiles))
+    return Plan(suite, tuple(builds), tuple(skipped), repetitions)
+
+
+def _any_match(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _check_names(kind: str, globs: Sequence[str], known: Sequence[str]) -> None:
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            near = get_close_matches(glob, known, n=3, cutoff=0.5)
+            raise UsageError(
+                f"no {kind} matches {glob!r}",
+                allowed=", ".join(dict.fromkeys(known)),
+                remedy=f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else "",
+            )
+
+
+def _check_skipped(skipped: Sequence[SkippedProfile], require: Sequence[str], *, everything: bool) -> None:
+    lacking = [s for s in skipped if everything or _any_match(s.profile, require)]
+    if lacking:
+        which = "no profile has a toolchain" if everything else "a required profile has no toolchain"
+        raise ToolchainError(
+            f"{which}: " + "; ".join(f"{s.profile} ({s.reason})" for s in lacking),
+            remedy="\n        ".join(dict.fromkeys(s.remedy for s in lacking)),
+        )
+
+
+def result_seed(campaign: str, row: Row) -> int:
+    """The seed of one result's arrival orders: its own for every row, so that profiles see other orders."""
+    return int(content_key("reprodb.seed/1", campaign, *row)[:16], 16)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Callbacks of a run, called in the caller's thread. `building` hears of artifacts as they come."""
+
+    building: Callable[[PlannedBuild, Artifact], None] = lambda build, artifact: None
+
+
+def carry_out(
+    planned: Plan,
+    pool: Pool,
+    lane: Lane,
+    store: ArtifactStore,
+    *,
+    seed: str,
+    jobs: int | None = None,
+    no_compile: bool = False,
+    progress: Progress = Progress(),
+) -> Iterator[Made]:
+    """Build and execute a plan; one result a planned row, with its artifact, as they come.
+
+    Compilers run beside executions. A failed build, launch, crash or timeout is a result with status and
+    error; which results come, and their bits, do not depend on timing or on `jobs`. `seed` is the campaign's
+    (see `result_seed`). With `no_compile` a missing artifact raises ToolchainError before any result.
+    Closing the iteration stops the compilers; the pool is the caller's to close.
+    """
+    requests: list[tuple[PlannedBuild, BuildRequest]] = []
+    for build in planned.builds:
+        request = _request(planned.suite, build)
+        if isinstance(request, BuildRequest):
+            requests.append((build, request))
+        else:
+            for case in build.cases:
+                yield _Row(build, case, lane, planned.repetitions).failed_build(request), None
+    if not requests:
+        return
+    builder = _Builder(requests, store, pool, jobs, no_compile)
+    builder.start()
+    try:
+        yield from _execute(planned, builder, pool, lane, seed=seed, progress=progress)
+    finally:
+        builder.stop()
+
+
+def _request(suite: Suite, build: PlannedBuild) -> BuildRequest | str:
+    """The build's request, or why there is none."""
+    from reprodb.build import options_of, request
+
+    try:
+        wanted = request(suite, build.kernel, build.profile, build.toolchain, build.arch)
+        options_of(wanted)
+    except ReprodbError as error:
+        return str(error)
+    return wanted
+
+
+class _Builder(threading.Thread):
+    """Builds in a thread of its own and wakes the pool for every artifact."""
+
+    def __init__(
+        self,
+        requests: Sequence[tuple[PlannedBuild, BuildRequest]],
+        store: ArtifactStore,
+        pool: Pool,
+        jobs: int | None,
+        no_compile: bool,
+    ) -> None:
+        super().__init__(daemon=True, name="reprodb-build")
+        self._planned = {id(request): build for build, request in requests}
+        self._requests = [request for _, request in requests]
+        self._store = store
+        self._pool = pool
+        self._jobs = jobs
+        self._no_compile = no_compile
+        self.rows = sum(len(build.cases) for build, _ in requests)
+        self._stopped = threading.Event()
+        self._made: SimpleQueue[tuple[PlannedBuild, Artifact] | BaseException] = SimpleQueue()
+
+    def run(self) -> None:
+        from reprodb.build import build_each
+
+        try:
+            each = build_each(self._requests, self._store, self._jobs, no_compile=self._no_compile)
+            with closing(each) as made:  # type: ignore[type-var]
+                for request, artifact in made:
+                    if self._stopped.is_set():
+                        return
+                    self._tell((self._planned[id(request)], artifact))
+        except BaseException as error:
+            self._tell(error)
+
+    def _tell(self, message: tuple[PlannedBuild, Artifact] | BaseException) -> None:
+        self._made.put(message)
+        if not self._stopped.is_set():
+            self._pool.wake()
+
+    def taken(self) -> Iterator[tuple[PlannedBuild, Artifact]]:
+        """The artifacts since the last call. Raises what the builds raised."""
+        while not self._made.empty():
+            message = self._made.get()
+            if isinstance(message, BaseException):
+                raise message
+            yield message
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join(_LAST_BUILD_SECONDS)
+
+
+def _execute(
+    planned: Plan, builder: _Builder, pool: Pool, lane: Lane, *, seed: str, progress: Progress
+) -> Iterator[Made]:
+    """Hand artifacts to the pool as they come, and its outcomes on as results."""
+    running: dict[int, tuple[_Row, Artifact]] = {}
+    left = builder.rows
+    tickets = count()
+    while left:
+        for build, artifact in builder.taken():
+            progress.building(build, artifact)
+            for case in build.cases:
+                row = _Row(build, case, lane, planned.repetitions)
+                if artifact.build.status is not Status.OK:
+                    yield row.failed_build(artifact.build.log[:_ERROR_CHARACTERS], artifact), artifact
+                    left -= 1
+                    continue
+                ticket = next(tickets)
+                running[ticket] = (row, artifact)
+                pool.submit(ticket, row.task(artifact, seed))
+        for ticket, outcome in pool.poll() if left else ():
+            row, artifact = running.pop(ticket)
+            yield row.result(outcome, artifact), artifact
+            left -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One result to be."""
+
+    build: PlannedBuild
+    case: Case
+    lane: Lane
+    repetitions: int
+
+    @property
+    def kernel(self) -> Kernel:
+        return replace(self.build.kernel, cases=(self.case,))
+
+    def task(self, artifact: Artifact, campaign: str) -> Task:
+        return Task(artifact, self.kernel, self.repetitions, result_seed(campaign, self.build.row(self.case)))
+
+    def failed_build(self, error: str, artifact: Artifact | None = None) -> Result:
+        return self.result(Outcome(Status.BUILD_FAILED, error=error), artifact)
+
+    def result(self, outcome: Outcome, artifact: Artifact | None) -> Result:
+        return Result(
+            kernel=self.kernel,
+            case=self.case,
+            profile=self.build.profile.name,
+            arch=self.build.arch,
+            lane=self.lane,
+            status=outcome.status,
+            repetitions=self.repetitions,
+            outputs=outcome.outputs,
+            accuracy=outcome.accuracy,
+            build=artifact.build if artifact else None,
+            origin=outcome.origin,
+            input_digest=outcome.input_digest,
+            error=outcome.error,
+            seconds=outcome.seconds,
+            notes=outcome.notes,
+        )
