@@ -223,8 +223,9 @@ def judge(
     """The diff with exit code, headline, reasons, notes, and each row's `gated` and `gate_reason`.
 
     A failed canary is 4 whatever else (a damaged database never gets here: reading it raises StoreError, and
-    that exits with 4). Otherwise the first of 3, 1, 4 for which there is a reason, else 0. `references_required`
-    makes a row without a baseline a reason for 4; `first_night` says that no reference exists at all.
+    that exits with 4). Otherwise the first of 3, 1, 4 for which there is a reason, else 0.
+    `references_required` makes a row without a baseline a reason for 4; `first_night` says that no reference
+    exists at all.
     """
     today = now.date()
     anything = diff.compared > 0
