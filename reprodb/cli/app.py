@@ -11,11 +11,12 @@ from reprodb.errors import Exit, ReprodbError
 
 def _register(app: typer.Typer) -> None:
     """Every command, in the order in which `--help` shows them. Modules here import nothing heavy."""
-    from reprodb.cli import build, doctor, profiles, toolchains
+    from reprodb.cli import build, doctor, profiles, show, toolchains
 
     build.register(app)
     profiles.register(app)
     toolchains.register(app)
+    show.register(app)
     doctor.register(app)
 
 

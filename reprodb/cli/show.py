@@ -1,0 +1,191 @@
+"""`show`, `runs`, `history` and `report`: what a database has recorded, in tables, JSON and HTML."""
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprodb.cli.options import (
+    DatabaseOption,
+    JsonOption,
+    KernelOption,
+    OutOption,
+    ProfileOption,
+    QuietOption,
+)
+from reprodb.errors import UsageError
+
+if TYPE_CHECKING:
+    from reprodb.domain import Result, Run
+    from reprodb.store.store import Store
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="Number, label, latest, latest~N; RUN:PROFILE[:KERNEL] picks.")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N; all by default.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("show")(show)
+    app.command("runs")(runs)
+    app.command("history")(history)
+    app.command("report")(report)
+
+
+def show(
+    run: RunArgument = "latest",
+    *,
+    kernel: KernelOption = None,
+    profile: ProfileOption = None,
+    db: DatabaseOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Print a run: its results and its profile matrix."""
+    from reprodb.matrix import matrix
+    from reprodb.render import json, terminal
+    from reprodb.store import open_store
+
+    with open_store(db) as store:
+        found, results = _run(store, run, kernel, profile)
+    rows = matrix(results)
+    if as_json:
+        _print(json.dumps(json.show(found, results, rows)))
+    else:
+        terminal.show(terminal.console(), found, results, rows, quiet=quiet)
+
+
+def runs(limit: LimitOption = None, db: DatabaseOption = None, as_json: JsonOption = False) -> None:
+    """List the runs of a database, newest first."""
+    from reprodb.render import json, terminal
+    from reprodb.store import open_store
+
+    with open_store(db) as store:
+        found = store.runs(limit=limit)
+    if as_json:
+        _print(json.dumps(json.runs(found)))
+    else:
+        terminal.runs(terminal.console(), found)
+
+
+def history(
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="The kernel's name.")],
+    *,
+    case: Annotated[str | None, typer.Option("--case", metavar="NAME", help="Only this case.")] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="Only this profile.")
+    ] = None,
+    limit: LimitOption = None,
+    db: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print one kernel's results over the runs, newest first, and what changed at each step."""
+    from reprodb.render import json, terminal
+    from reprodb.render.timeline import moments
+    from reprodb.store import open_store
+
+    with open_store(db) as store:
+        entries = store.history(kernel, case=case, profile=profile, limit=limit)
+        if not entries:
+            raise _unknown_kernel(store, kernel, case, profile)
+    if as_json:
+        _print(json.dumps(json.history(kernel, entries)))
+    else:
+        terminal.history(terminal.console(), kernel, moments(entries))
+
+
+def report(
+    run: RunArgument = "latest",
+    *,
+    out: OutOption = Path("reports"),
+    kernel: KernelOption = None,
+    profile: ProfileOption = None,
+    db: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the HTML page of a run, one self-contained file, and its JSON beside it."""
+    from reprodb.matrix import matrix
+    from reprodb.render import html, json
+    from reprodb.store import open_store
+
+    with open_store(db) as store:
+        found, results = _run(store, run, kernel, profile)
+        rows = matrix(results)
+        page = html.report(found, results, matrix=rows, fetch=store.pattern, code_texts=store.code_texts)
+    document = json.show(found, results, rows)
+    files = (out / f"run-{found.id}.html", out / f"run-{found.id}.json")
+    write_text(files[0], page)
+    write_text(files[1], json.dumps(document))
+    if as_json:
+        _print(json.dumps({"schema": "reprodb.report/1", "files": [str(file) for file in files]}))
+    else:
+        _print(f"{files[0]}\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a report's file whole, its folder made where it is missing.
+
+    Raises UsageError where the place cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        part.write_text(text, encoding="utf-8", errors="replace")
+        part.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror or error}", remedy="name another folder with --out"
+        ) from error
+
+
+def _run(
+    store: "Store", ref: str, kernels: list[str] | None, profiles: list[str] | None
+) -> "tuple[Run, tuple[Result, ...]]":
+    """A run by its reference, and its results that the reference and the globs pick."""
+    found = store.resolve(ref)
+    if found.run_id is None:
+        raise UsageError(
+            "baseline is not one run: it is each row's own reference",
+            allowed="a run's number or label, latest, latest~N",
+            remedy="reprodb diff baseline RUN compares a run with it",
+        )
+    results = store.results(found.run_id, profile=found.profile, kernel=found.kernel)
+    kept = tuple(r for r in results if _matches(r.kernel.name, kernels) and _matches(r.profile, profiles))
+    if results and not kept:
+        raise UsageError(
+            f"run {found.run_id} has no result for {_asked(kernels, profiles)}",
+            allowed=", ".join(sorted({f"{r.kernel.name} under {r.profile}" for r in results})[:12]),
+        )
+    return store.run(found.run_id), kept
+
+
+def _matches(name: str, globs: list[str] | None) -> bool:
+    return not globs or any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _asked(kernels: list[str] | None, profiles: list[str] | None) -> str:
+    asked = [*(f"kernel {k!r}" for k in kernels or ()), *(f"profile {p!r}" for p in profiles or ())]
+    return " and ".join(asked)
+
+
+def _unknown_kernel(store: "Store", kernel: str, case: str | None, profile: str | None) -> UsageError:
+    from difflib import get_close_matches
+
+    asked = ", ".join(part for part in (kernel, case, profile) if part)
+    known: set[str] = set()
+    for run in store.runs(limit=20):
+        if run.id is not None:
+            known |= {r.kernel.name for r in store.results(run.id)}
+    close = get_close_matches(kernel, sorted(known), n=1)
+    return UsageError(
+        f"the database has no result of {asked}",
+        allowed=", ".join(sorted(known)[:12]),
+        remedy=f"did you mean {close[0]}?" if close and close[0] != kernel else "reprodb runs lists the runs",
+    )
+
+
+def _print(text: str) -> None:
+    typer.echo(text, nl=False)

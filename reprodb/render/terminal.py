@@ -1,0 +1,358 @@
+"""Tables for terminals: the verdict first, the matrix at a glance, then rows, the worst first."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reprodb.domain import Lane, Result, Run, Status
+from reprodb.findings import Comparison, Diff, MatrixRow, Verdict
+from reprodb.render import matrix as matrix_
+from reprodb.render.spectra import churn_groups
+from reprodb.render.text import count, joined, lines, name, utc, visible
+from reprodb.render.timeline import STEPS, Moment
+from reprodb.render.words import (
+    ACCURACY,
+    LANES,
+    VERDICTS,
+    Word,
+    bits_of,
+    flagged,
+    hash_of,
+    headline,
+    observed,
+    profiles_of,
+    run_name,
+    sort_results,
+    tally,
+    unanswered,
+    worst_first,
+    worst_word,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+# Below this width rows are stacked: a table would break every name.
+STACKED = 90
+# A pipe has no width; its lines are not broken.
+PIPE_WIDTH = 1000
+
+# Columns that are never broken, so that they can be read and copied.
+_WHOLE = frozenset(
+    {"profile matrix", "verdict", "kernel", "bits", "first bits", "run hash", "run", "started"}
+)
+_STYLES = {"bad": "bold red", "warn": "yellow", "good": "green", "info": "cyan", "quiet": "dim"}
+
+
+def console(stream: Any = None) -> "Console":
+    """A console on `stream` (standard output by default): plain in a pipe, without colour under NO_COLOR.
+
+    Text from outside is never read as markup, links or emoji.
+    """
+    from rich.console import Console
+
+    out = stream or sys.stdout
+    if hasattr(out, "reconfigure"):
+        out.reconfigure(errors="replace")  # a terminal that cannot show ≠ shows ? and goes on
+    found = Console(file=out, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    return found if found.is_terminal else Console(
+        file=out, markup=False, emoji=False, highlight=False, width=PIPE_WIDTH, color_system=None
+    )  # fmt: skip
+
+
+def diff(out: "Console", value: Diff, *, quiet: bool = False) -> None:
+    """Prints a diff; `quiet` prints the verdict alone."""
+    _verdict(out, worst_word(value), headline(value), value.candidate)
+    if quiet:
+        return
+    counts = [f"{n:,} {VERDICTS[verdict].label}" for verdict, n in tally(value.comparisons)]
+    if counts:
+        _line(out, ", ".join(counts))
+    baseline = run_name(value.baseline) if value.baseline else "the reference of each row"
+    _line(out, f"{run_name(value.candidate)} against {baseline}", "dim")
+    for canary in value.canaries or value.candidate.canaries:
+        if not canary.ok:
+            kind = "canary failed" if canary.fatal else "note"
+            _line(out, f"{kind}: {canary.name}: {canary.sentence}", "bold red" if canary.fatal else "dim")
+    for step in unanswered(value):
+        _line(out, "? " + " ".join(part for part in (step.text, step.command) if part), "yellow")
+    _matrix(out, value.matrix)
+    _comparisons(out, worst_first(value.comparisons))
+
+
+def show(
+    out: "Console",
+    run: Run,
+    results: Iterable[Result],
+    matrix: Sequence[MatrixRow] = (),
+    *,
+    quiet: bool = False,
+) -> None:
+    """Prints a run and its results; `quiet` prints one line."""
+    ordered = sort_results(results)
+    failed = [r for r in ordered if r.status is not Status.OK]
+    words = f"{run_name(run)}: {count(len(ordered), 'result')}"
+    words += f", {len(failed):,} without bits" if failed else ""
+    words += "" if run.complete else ", not finished"
+    tone = "bad" if failed or not run.complete else "info"
+    _verdict(out, Word("!" if failed else "○", tone, "", ""), words, run)
+    if quiet:
+        return
+    _line(out, f"{utc(run.started_at)}, {_where(run)}", "dim")
+    for skipped in run.skipped:
+        _line(out, f"? profile {skipped.profile} was skipped: {skipped.reason} {skipped.remedy}", "yellow")
+    _matrix(out, matrix)
+    _results(out, ordered)
+
+
+def history(out: "Console", kernel: str, moments: Sequence[Moment]) -> None:
+    """Prints a kernel's results over the runs, newest first, with what changed at each step."""
+    _line(out, f"{kernel}: {count(len(moments), 'result')}")
+    if out.width < STACKED:
+        for m in moments:
+            mark, tone, _ = STEPS[m.step]
+            _line(
+                out, f"{mark} {m.step}: run {m.run.id}, {m.result.profile}, {m.run.lane.value}", _STYLES[tone]
+            )
+            _line(out, f"   {bits_of(m.result) or m.result.status.value}  {'; '.join(m.changed)}")
+        return
+    table = _table(
+        *("run", "started", "lane", "case", "profile", "toolchain", "step", "bits", "run hash", "patterns"),
+        *("accuracy", "changed"),
+    )
+    for m in moments:
+        mark, tone, _ = STEPS[m.step]
+        build = m.result.build
+        table.add_row(
+            _text(str(m.run.id)),
+            _text(utc(m.run.started_at) or ""),
+            _text(m.run.lane.value),
+            _text(name(m.result.case.name)),
+            _text(name(m.result.profile)),
+            _text(build.toolchain.label if build else "none"),
+            _text(f"{mark} {m.step}", _STYLES[tone]),
+            _text(bits_of(m.result) or "–"),
+            _text(hash_of(m.result) or "–"),
+            _text(observed(m.result)),
+            _accuracy(m.result),
+            _text("; ".join(m.changed)),
+        )
+    out.print(table)
+
+
+def runs(out: "Console", values: Sequence[Run]) -> None:
+    """Prints the runs of a database, in the order given."""
+    table = _table("run", "label", "started", "kind", "lane", "suite", "where", "exit")
+    for run in values:
+        code = "incomplete" if not run.complete else "–" if run.exit_code is None else str(run.exit_code)
+        table.add_row(
+            _text(str(run.id)),
+            _text(name(run.label or "")),
+            _text(utc(run.started_at) or ""),
+            _text(run.kind),
+            _text(run.lane.value),
+            _text(name(run.suite)),
+            _text(_where(run)),
+            _text(code, "" if code == "0" else "yellow"),
+        )
+    out.print(table)
+
+
+# --- Parts -------------------------------------------------------------------------------------
+
+
+def _where(run: Run) -> str:
+    device = run.environment.device if run.lane is Lane.MEASURED else None
+    return (
+        f"{device.name}, driver {run.environment.driver}" if device else run.environment.cpu or "unknown CPU"
+    )
+
+
+def _text(value: str, style: str = "") -> "Text":
+    from rich.text import Text
+
+    return Text(visible(value), style=style)
+
+
+def _line(out: "Console", value: str, style: str = "") -> None:
+    out.print(_text(value, style))
+
+
+def _verdict(out: "Console", word: Word, words: str, run: Run) -> None:
+    lane, meaning = LANES[run.lane]
+    text = _text(f"{word.mark} {words}", _STYLES[word.tone])
+    text.stylize("bold")
+    out.print(text)
+    _line(out, f"{lane.upper()} lane. {meaning}", "yellow" if run.lane is Lane.MODELLED else "")
+
+
+def _table(*headings: str) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading in _WHOLE, overflow="fold")
+    return table
+
+
+def _accuracy(result: Result) -> "Text":
+    mark, words = ACCURACY[result.accuracy.verdict]
+    error = result.accuracy.max_rel_err
+    return _text(f"{mark} {words}" + ("" if error is None else f" {error:.1e}"))
+
+
+def _matrix(out: "Console", rows: Sequence[MatrixRow]) -> None:
+    table = matrix_.table(rows)
+    if not table.rows:
+        return
+    _line(out, "")
+    profiles = [name(p) for p in table.profiles]
+    needed = max(len(name(row.row.kernel)) for row in table.rows) + sum(len(p) + 3 for p in profiles) + 30
+    if out.width < max(STACKED, needed):
+        _stacked_matrix(out, table)
+    else:
+        grid = _table("profile matrix", *profiles, "bits")
+        for column in grid.columns[:-1]:
+            column.no_wrap = True
+        for row in table.rows:
+            cells = [_text(_cell(cell), _cell_style(cell)) for cell in row.cells]
+            grid.add_row(_text(name(row.row.kernel)), *cells, _text("; ".join(_legends(row))))
+        out.print(grid)
+    told = "equal letters: equal bits; ′: the same result, other witness bits; number: equal code"
+    _line(out, told + ("; *: the reference's bits" if table.has_reference else ""), "dim")
+    for inert in table.inert:
+        _line(out, f"same code: {joined(list(inert.profiles))} ({joined(list(inert.kernels))})", "dim")
+
+
+def _stacked_matrix(out: "Console", table: matrix_.Table) -> None:
+    for row in table.rows:
+        _line(out, name(row.row.kernel), "bold")
+        groups: dict[tuple[str, str], list[str]] = {}
+        for cell in row.cells:
+            if cell is not None:
+                groups.setdefault((_cell(cell), _cell_style(cell)), []).append(name(cell.profile))
+        for (told, style), profiles in groups.items():
+            _line(out, f"  {told:<4} {', '.join(profiles)}", style)
+        for legend in _legends(row):
+            _line(out, f"  {legend}", "dim")
+
+
+def _cell(cell: matrix_.Cell | None) -> str:
+    if cell is None:
+        return "–"
+    if cell.status:
+        return f"∅ {cell.status}"
+    if cell.label == "~":
+        return f"~{cell.distinct}"
+    lost = f" {cell.distinct} patterns!" if cell.distinct > 1 else ""
+    return f"{cell.label}{cell.code or ''}{'*' if cell.reference else ''}{lost}"
+
+
+def _cell_style(cell: matrix_.Cell | None) -> str:
+    if cell is None or cell.label in ("A", "~"):
+        return "bold red" if cell is not None and cell.label == "A" and cell.distinct > 1 else ""
+    return "yellow" if "′" in cell.label else "bold red"
+
+
+def _legends(row: matrix_.TableRow) -> tuple[str, ...]:
+    if not row.legends:
+        return ("arrival order: patterns seen",)
+    return tuple(
+        f"{legend.label} {legend.group.bits or 'no bits'}"
+        + (f" witness {legend.group.witness[:8]}" if legend.group.witness else "")
+        for legend in row.legends
+    )
+
+
+def _comparisons(out: "Console", ordered: Sequence[Comparison]) -> None:
+    quiet = [c for c in ordered if not flagged(c)]
+    churns = [c for c in quiet if c.churn]
+    equal = sum(c.verdict is Verdict.SAME for c in quiet)
+    rows = [c for c in ordered if flagged(c) or not (c.churn or c.verdict is Verdict.SAME)]
+    if rows and out.width < STACKED:
+        for c in rows:
+            _stacked_comparison(out, c)
+    elif rows:
+        table = _table("verdict", "kernel", "profile", "gates", "bits", "accuracy", "what moved")
+        for c in rows:
+            word = VERDICTS[c.verdict]
+            table.add_row(
+                _text(f"{word.mark} {word.label}", _STYLES[word.tone]),
+                _text(name(c.kernel)),
+                _text(name(profiles_of(c))),
+                _text("yes" if c.gated else "no", "bold red" if c.gated else "dim"),
+                _text(_bits(c)),
+                _text(" ".join(ACCURACY[c.accuracy])),
+                _text(_told(c)),
+            )
+        out.print(table)
+    for c in rows:
+        _failure(out, c)
+    for group in churn_groups(churns, opened=False):
+        _line(out, f"~ {name(group.kernel)}, {group.summary} (arrival order, never gates)", "dim")
+    if equal:
+        _line(out, f"= {count(equal, 'row is', 'rows are')} the same", "green")
+
+
+def _results(out: "Console", results: Sequence[Result]) -> None:
+    if out.width < STACKED:
+        for r in results:
+            _line(out, f"{name(r.kernel.name)}, {name(r.profile)}", "bold")
+            _line(out, f"  {observed(r)}", "" if r.status is Status.OK else "bold red")
+            if r.results:
+                _line(out, f"  {bits_of(r)}  {hash_of(r)}")
+        return
+    table = _table("kernel", "profile", "patterns", "first bits", "run hash", "accuracy", "toolchain")
+    for r in results:
+        table.add_row(
+            _text(name(r.kernel.name)),
+            _text(name(r.profile)),
+            _text(observed(r), "" if r.status is Status.OK else "bold red"),
+            _text(bits_of(r) or "–"),
+            _text(hash_of(r) or "–"),
+            _accuracy(r),
+            _text(r.build.toolchain.label if r.build else "none"),
+        )
+    out.print(table)
+    for r in results:
+        if r.status is not Status.OK and r.error:
+            _line(out, f"{name(r.kernel.name)}, {name(r.profile)}: {r.status.value}", "bold red")
+            for line in lines(r.error, 12):
+                _line(out, f"    {line}")
+
+
+def _stacked_comparison(out: "Console", c: Comparison) -> None:
+    word = VERDICTS[c.verdict]
+    _line(out, f"{word.mark} {word.label}{' (gates)' if c.gated else ''}", _STYLES[word.tone])
+    _line(out, f"  {name(c.kernel)}, {name(profiles_of(c))}", "bold")
+    _line(out, f"  {_bits(c)}  accuracy {' '.join(ACCURACY[c.accuracy])}")
+    _line(out, f"  {_told(c)}")
+
+
+def _bits(c: Comparison) -> str:
+    if c.churn:
+        return f"{c.churn.baseline.distinct} patterns, now {c.churn.candidate.distinct}"
+    before, after = bits_of(c.baseline), bits_of(c.candidate)
+    return after or before or "–" if before == after or not (before and after) else f"{before} → {after}"
+
+
+def _told(c: Comparison) -> str:
+    if c.loss:
+        return f"{c.loss.odd} of {c.loss.of} repetitions of {c.loss.output} differ: {c.loss.where}"
+    moved = [f"{d.changed:,} of {d.of:,} in {d.name}" for d in c.outputs if d.changed]
+    sentence = c.attribution.sentence if c.attribution else ""
+    return sentence or joined(moved) or c.note or VERDICTS[c.verdict].meaning
+
+
+def _failure(out: "Console", c: Comparison) -> None:
+    """What a failed row has to say, and what a loss advises."""
+    side = c.candidate
+    if side is not None and side.status is not Status.OK:
+        _line(out, f"{name(c.kernel)}, {name(side.profile)}: {side.status.value}", "bold red")
+        for line in lines(side.error or (side.build.log if side.build else ""), 12):
+            _line(out, f"    {line}")
+    for command in c.loss.advice if c.loss else ():
+        _line(out, f"    try: {command}", "dim")
