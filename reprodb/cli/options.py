@@ -52,3 +52,13 @@ JobsOption = Annotated[
 ArchOption = Annotated[
     str | None, typer.Option("--arch", metavar="sm_XX", help="Instead of the profile's architecture.")
 ]
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option("--policy", metavar="FILE", help="What gates; reprodb.toml by default, where there is one."),
+]
+LedgerOption = Annotated[
+    Path | None, typer.Option("--ledger", metavar="FILE", help="Blessings; reprodb.lock by default.")
+]
+JunitOption = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write the comparisons as JUnit XML too.")
+]

@@ -33,7 +33,7 @@ def references(
     scopes: Sequence[Scope],
     *,
     before: int | None,
-    at: datetime,
+    at: datetime | None,
 ) -> dict[Scope, Reference]:
     """See Store.references."""
     numbers = find_scopes(connection, known, scopes)
@@ -44,7 +44,7 @@ def references(
             if result_id is not None:
                 by_scope[scope_id] = result_id
         for blessing, scope_id in _read(connection, BlessingRow.scope_id.in_(batch)):
-            if blessing.active(at):  # oldest first: the newest active one stays
+            if at is not None and blessing.active(at):  # oldest first: the newest active one stays
                 by_scope[scope_id] = blessing.result_id
                 kinds[blessing.result_id] = "blessed"
     found: dict[int, Reference] = {}
