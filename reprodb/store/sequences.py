@@ -5,28 +5,49 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 # The first byte of the stored form is the width of an index in bytes, plus 8 when compressed.
 _WIDTHS = (1, 2, 4)
 _COMPRESSED = 8
 
 
-def pack(sequence: Sequence[int], distinct: int) -> bytes | None:
-    """The stored form, little endian; None for one pattern, where the count of repetitions says it all."""
+# A million repetitions is what the command line allows; a damaged row must not ask for more memory than that.
+MOST_REPETITIONS = 10_000_000
+
+
+def narrow(sequence: Sequence[int], distinct: int) -> bytes | None:
+    """The indexes, each as narrow as their number allows, behind a byte that says how narrow.
+
+    None for one pattern, where the count of repetitions says it all.
+    """
     if distinct <= 1:
         return None
     width = 1 if distinct <= 1 << 8 else 2 if distinct <= 1 << 16 else 4
-    raw = b"".join(index.to_bytes(width, "little") for index in sequence)
-    small = zlib.compress(raw, 6)
-    if len(small) < len(raw):
-        return bytes([width | _COMPRESSED]) + small
-    return bytes([width]) + raw
+    return bytes([width]) + b"".join(index.to_bytes(width, "little") for index in sequence)
+
+
+def pack(sequence: Sequence[int], distinct: int) -> bytes | None:
+    """`narrow`, compressed where that is shorter."""
+    plain = narrow(sequence, distinct)
+    if plain is None:
+        return None
+    small = bytes([plain[0] | _COMPRESSED]) + zlib.compress(plain[1:], 6)
+    return small if len(small) < len(plain) else plain
+
+
+@lru_cache(maxsize=16)
+def _constant(repetitions: int) -> tuple[int, ...]:
+    """One pattern throughout: nearly every sequence there is, so they share their memory."""
+    return (0,) * repetitions
 
 
 def unpack(stored: bytes | None, repetitions: int) -> tuple[int, ...]:
     """The indexes. Raises ValueError where the stored form is damaged or has another length."""
+    if not 0 <= repetitions <= MOST_REPETITIONS:
+        raise ValueError(f"{repetitions} repetitions, of {MOST_REPETITIONS} that are possible")
     if stored is None:
-        return (0,) * repetitions
+        return _constant(repetitions)
     head = stored[0] if stored else 0
     width = head & ~_COMPRESSED
     if width not in _WIDTHS:

@@ -25,6 +25,7 @@ from reprodb.store.tables import BlobRow, BuildRow, PatternRow, ResultRow, RunRo
 from reprodb.store.values import Blessing, Pruned, Reference, RunRef
 from reprodb.store.write import (
     Pair,
+    check_run,
     check_texts,
     finish_run,
     next_position,
@@ -97,9 +98,7 @@ class Store:
         """Starts a run; returns its number. Until `finish` it is incomplete."""
         if run.finished_at is not None:
             raise StoreError(f"run {run.uid} is finished before it began")
-        if run.label is not None:
-            refs.check_label(run.label)
-        check_texts("name", run.uid, run.suite, run.kind)
+        check_run(run)
 
         def work(connection: Connection, known: Known) -> int:
             if connection.scalar(select(RunRow.id).where(RunRow.uid == run.uid)) is not None:
@@ -291,18 +290,25 @@ class Store:
         self.write(lambda connection, _: references_.accept(connection, ids))
 
     def references(
-        self, scopes: Iterable[Scope], *, before: int | None = None, now: datetime | None = None
+        self,
+        scopes: Iterable[Scope],
+        *,
+        before: int | None = None,
+        now: datetime | None = None,
+        blessed: bool = True,
     ) -> dict[Scope, Reference]:
         """Each scope's blessed result, else its last accepted one; scopes with neither are left out.
 
         `before` leaves out what was accepted in that run or a later one. A blessing counts where it is
-        active at `now`.
+        active at `now`; without `blessed` none does, for callers whose ledger decides.
         """
         wanted = list(dict.fromkeys(scopes))
         at = now or datetime.now(UTC)
 
         def work(connection: Connection, seen: Seen) -> dict[Scope, Reference]:
-            return references_.references(connection, self._known, seen, wanted, before=before, at=at)
+            return references_.references(
+                connection, self._known, seen, wanted, before=before, at=at if blessed else None
+            )
 
         return self.read(work)
 

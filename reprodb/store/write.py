@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,7 +29,7 @@ from reprodb.domain import (
     scope_of,
 )
 from reprodb.errors import StoreError
-from reprodb.store import sequences
+from reprodb.store import refs, sequences
 from reprodb.store.intern import Known, intern, intern_blobs, intern_scopes
 from reprodb.store.patterns import write_patterns
 from reprodb.store.tables import (
@@ -126,11 +127,27 @@ def finish_run(
     connection.execute(update(RunRow).where(RunRow.id == run.id).values(values))
 
 
-def check_texts(what: str, *texts: str) -> None:
+LONGEST_NAME = 250  # characters: an index of PostgreSQL's holds eight such names
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def check_run(run: Run) -> None:
+    """Refuses a run whose names could not be stored, referred to, or made the name of a bundle's member."""
+    if not _UID.fullmatch(run.uid):
+        raise StoreError(f"{run.uid[:80]!r} cannot be a run's uid", allowed="letters, digits, ., _ and -")
+    if run.label is not None:
+        refs.check_label(run.label)
+    device = run.environment.device
+    check_texts("name", run.suite, run.kind, *([device.name] if device else []), longest=LONGEST_NAME)
+
+
+def check_texts(what: str, *texts: str, longest: int | None = None) -> None:
     """Refuses names that a database cannot hold: PostgreSQL no NUL, neither of them half a surrogate."""
     for text in texts:
         if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
             raise StoreError(f"{what} {text!r} holds a character that no database can store")
+        if longest is not None and len(text) > longest:
+            raise StoreError(f"{what} {text[:80]!r}… has more than {longest} characters")
 
 
 # --- Results -----------------------------------------------------------------------------------
@@ -141,7 +158,7 @@ def check_result(run: Run, result: Result) -> None:
     name = f"result {'/'.join(result.row)}"
     if result.lane is not run.lane:
         raise StoreError(f"{name} is {result.lane}, its run is {run.lane}: lanes are never mixed")
-    check_texts("name", *result.row)
+    check_texts("name", *result.row, longest=LONGEST_NAME)
     if result.repetitions < 0 or not math.isfinite(result.seconds):
         raise StoreError(f"{name} has {result.repetitions} repetitions in {result.seconds} s")
     names = [output.name for output in result.outputs]
