@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reprodb.accuracy import kahan_values
+from reprodb import build
+from reprodb.accuracy import judge, kahan_values
 from reprodb.digest import hex64, run_hash
-from reprodb.domain import Determinism, Kernel, Role, Status
+from reprodb.domain import Accuracy, Determinism, Kernel, OutputSamples, Role
 from reprodb.inputs import generate, resolve
+from reprodb.profiles import bundled_profiles, load_profiles
 from reprodb.suite import bundled_suite, load_suite
+from reprodb.toolchains import catalog, pool
 
 SUITES = Path(__file__).parent / "suites"
+DOCS = Path(__file__).parents[1] / "docs"
 ROOTS = {"bundled": bundled_suite(), "edits": SUITES / "edits", "cases": SUITES / "cases"}
 
 Floats = NDArray[np.float32]
@@ -104,7 +109,8 @@ def test_39_of_the_1000_input_values_feel_contraction() -> None:
 @pytest.mark.parametrize("terms", [_contracted, _separate])
 def test_the_tree_at_two_to_the_26(terms: Any) -> None:
     """Seen on an H200: 0x4d253cb6, contracted or not."""
-    assert _total(_partials(terms(_ramp(1 << 26)), 1024)) == 0x4D253CB6
+    values = np.resize(terms(_ramp(1000)), 1 << 26)  # the ramp repeats every 1,000 elements
+    assert _total(_partials(values, 1024)) == 0x4D253CB6
 
 
 @pytest.mark.parametrize("terms", [_contracted, _separate])
@@ -238,27 +244,52 @@ def test_the_sum_of_zeros_has_the_sign_that_its_case_pins(name: str, lanes: int)
     assert case.expected == (("total", bits),)
 
 
+# --- The manual's own kernel --------------------------------------------------------------------
+
+
+FILES = re.compile(r"^```(?:cuda|toml)\n(?://|#) (mysuite/\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def manual(tmp_path: Path) -> Path:
+    """The suite of docs/suites.md, laid out as its first comments say."""
+    text = (DOCS / "suites.md").read_text(encoding="utf-8")
+    for name, content in FILES.findall(text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    return tmp_path / "mysuite"
+
+
+def test_the_manuals_kernel_is_right(manual: Path) -> None:
+    (kernel,) = load_suite(manual).kernels
+    case = kernel.cases[0]
+    rows = generate(case.inputs[0]).reshape(64, 1024)
+    sums = np.zeros((64, 128), np.float32)
+    for piece in rows.reshape(64, 8, 128).swapaxes(0, 1):
+        sums += piece
+    outputs = (OutputSamples(case.buffers[0], (_fold(sums).tobytes(),), (0,)),)
+    assert judge(kernel, case, {}, outputs).verdict is Accuracy.OK
+
+
 # --- Compiling ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", ["default", "cuda12"])
-def test_every_kernel_compiles(profile: str, tmp_path: Path) -> None:
-    from reprodb.artifacts import ArtifactStore
-    from reprodb.build import build_each, request
-    from reprodb.profiles import bundled_profiles, load_profiles
-    from reprodb.toolchains import catalog
-
+def test_every_kernel_compiles(profile: str, manual: Path) -> None:
+    """With NVRTC 13 and 12, every entry that a stage names present in the PTX."""
     wanted = load_profiles(bundled_profiles())[profile]
     toolchain = catalog.match(wanted, catalog.find())
     assert toolchain is not None
     requests = [
-        request(suite, kernel, wanted, toolchain, "sm_90")
-        for suite in map(load_suite, ROOTS.values())
+        build.request(suite, kernel, wanted, toolchain, "sm_90")
+        for suite in map(load_suite, (*ROOTS.values(), manual))
         for kernel in suite.kernels
     ]
-    failed = {
-        made.kernel: artifact.build.log
-        for made, artifact in build_each(requests, ArtifactStore(tmp_path / "store"), 2)
-        if artifact.build.status is not Status.OK
-    }
+    failed = {}
+    for done in pool.compile_all(requests, 2):
+        asked, output = requests[done.number], done.output
+        absent = [e for e in asked.entries if f".entry {e}(" not in (output.ptx or "")]
+        if not output.ok or absent or not output.cubin:
+            failed[asked.kernel] = output.log or absent
     assert failed == {}
