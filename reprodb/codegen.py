@@ -34,6 +34,7 @@ _PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _PTX_HEADER = re.compile(r"^\s*\.(?:version|target|address_size)\b[^\n]*", re.MULTILINE)
 _PTX_LINE_INFO = re.compile(r"^\s*(?:@@DWARF|\.loc|\.file)\b[^\n]*", re.MULTILINE)
 _PTX_SECTION = re.compile(r"^\s*\.section\b[^{]*\{[^}]*\}", re.MULTILINE)
+_LOCAL_DEPOT = re.compile(r"\b__local_depot\d+")  # one a function, numbered through the module
 _PTX_TOKEN = re.compile(r'"[^"\n]*"|[%$A-Za-z_][\w$]*|[{}:;]|\s+|[^\s%$A-Za-z_{}:;"]+')
 _PTX_REGISTERS = re.compile(r"\.reg\s+(?:\.\w+\s+)+([^;]+);")
 _PTX_FUNCTION = re.compile(r"\.(entry|func)\b")
@@ -154,7 +155,7 @@ def _normalise_body(body: str) -> list[str]:
 
 
 def _ptx_clean(text: str) -> str:
-    text = _PTX_COMMENT.sub("", text.replace("\x00", ""))
+    text = _LOCAL_DEPOT.sub("__local_depot", _PTX_COMMENT.sub("", text.replace("\x00", "")))
     return _PTX_SECTION.sub("", _PTX_LINE_INFO.sub("", _PTX_HEADER.sub("", text)))
 
 
