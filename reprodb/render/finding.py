@@ -21,7 +21,7 @@ OPEN_ELEMENTS = 3
 # Opcode rows a function.
 OPCODE_ROWS = 8
 # Characters of side-by-side code a page carries; past it, counts alone.
-CODE_BUDGET = 320_000
+CODE_BUDGET = 200_000
 # Code is put side by side for this many pairs of artifacts at most.
 CODE_PAIRS = 24
 

@@ -2,19 +2,21 @@
 
 import re
 from datetime import UTC, datetime
+from unicodedata import category
 
-# C0 and C1 controls, marks and overrides of writing direction, zero-width and separator characters,
-# variation tags, lone surrogates: each can hide or reorder what a reader sees, or steer a terminal.
-_STEERING = re.compile(
-    "[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff0-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
-)
+# Controls, marks and overrides of writing direction, zero-width and separator characters, lone surrogates,
+# private characters: each can hide or reorder what a reader sees, or steer a terminal.
+_STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+# Not allowed in XML, whatever they are.
+_NONCHARACTERS = "\ufffe\uffff"
 NAME_LIMIT = 120
 LINE_LIMIT = 400
 
 
 def _shown(match: re.Match[str]) -> str:
-    return f"⟨U+{ord(match.group()):04X}⟩"
+    character = match.group()
+    steers = category(character) in _STEERING or character in _NONCHARACTERS
+    return f"⟨U+{ord(character):04X}⟩" if steers else character
 
 
 def visible(text: str, limit: int = LINE_LIMIT) -> str:
@@ -24,7 +26,7 @@ def visible(text: str, limit: int = LINE_LIMIT) -> str:
     """
     cut = len(text) - limit
     head = re.sub(r"[\t\r\n]+", " ", text[:limit])
-    shown = _STEERING.sub(_shown, head)
+    shown = re.sub(r"[^\x20-\x7e]", _shown, head)
     return f"{shown} … (+{cut:,} characters)" if cut > 0 else shown
 
 

@@ -1,0 +1,189 @@
+"""HTML pages as text: what must be on them, what may never be, and that equal values give equal bytes."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from reprodb.domain import Lane
+from reprodb.findings import Diff
+from reprodb.render import html
+from tests.render import samples
+
+VOID = {"meta", "br", "path", "rect", "input", "link"}
+
+
+class Outline(HTMLParser):
+    """Tags, attributes and text of a page; fails on tags that do not nest."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "script", "title"):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def pages() -> dict[str, str]:
+    night, lane = samples.night(), Lane.MEASURED
+    hostile = samples.hostile()
+    return {
+        "quiet": html.report(samples.run(2), night, samples.quiet(), code_texts=samples.code_texts),
+        "contraction": html.diff(samples.contraction(), code_texts=samples.code_texts),
+        "eventful": html.diff(samples.eventful(), code_texts=samples.code_texts),
+        "alone": html.report(samples.run(1, lane), samples.night(lane), matrix=samples.matrix()),
+        "hostile": html.report(hostile.candidate, [c.either for c in hostile.comparisons], hostile),
+    }
+
+
+PAGES = pages()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_equal_values_give_equal_bytes(name: str) -> None:
+    assert pages()[name] == PAGES[name]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_nest_and_have_landmarks(name: str) -> None:
+    outline = Outline(PAGES[name])
+    tags = [tag for tag, _ in outline.tags]
+    assert tags.count("h1") == tags.count("main") == tags.count("header") - tags.count("article") == 1
+    ids = [attrs["id"] for _, attrs in outline.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    targets = {attrs["href"] for tag, attrs in outline.tags if tag == "a"}
+    assert targets <= {f"#{i}" for i in ids}
+    labels = {label for _, attrs in outline.tags for label in (attrs.get("aria-labelledby") or "").split()}
+    assert labels <= set(ids)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_loaded_and_only_our_style_and_script_run(name: str) -> None:
+    page = PAGES[name]
+    outline = Outline(page)
+    policy = next(a["content"] for t, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    for tag in ("style", "script"):
+        (body,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    for _, attrs in outline.tags:
+        assert not {"src", "style", "srcset", "action"} & attrs.keys()
+        assert not any(key.startswith("on") for key in attrs)
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "url(" not in page
+
+
+def test_a_clean_night_is_short_and_quiet() -> None:
+    outline = Outline(PAGES["quiet"])
+    assert "Nothing moved" in outline.text
+    assert not any(tag == "article" for tag, _ in outline.tags)
+    assert not any(tag == "details" and "open" in attrs for tag, attrs in outline.tags)
+
+
+def test_the_lane_stands_above_everything() -> None:
+    assert Outline(PAGES["quiet"]).text.index("Modelled lane") < Outline(PAGES["quiet"]).text.index("Nothing")
+    assert "Measured lane" in Outline(PAGES["eventful"]).text
+
+
+def test_the_contraction_page_says_what_moved_and_that_it_does_not_gate() -> None:
+    text = Outline(PAGES["contraction"]).text
+    for words in (
+        "latent does not gate",
+        "The build moved: -fmad=true → -fmad=false",
+        "73 of 1,024 elements differ",
+        "at most 2 ULP",
+        "first to differ",
+        "FFMA 4 0 −4",
+        "FMUL 0 4 +4",
+        "0x461f8aed",
+        "never gate",
+        "No action is needed",
+    ):
+        assert words in text, words
+    page = PAGES["contraction"]
+    assert "<del>    fma.rn.f32 %f2, %f1, %f1, 0f3E800000;</del>" in page
+    assert "8, 32–33, 58, 66–67" in page
+    (path,) = re.findall(r'<path class="moved" d="([^"]+)"/>', page)
+    assert path.count("M") == 73
+
+
+def test_the_page_of_lost_determinism_says_what_to_do() -> None:
+    text = Outline(PAGES["eventful"]).text
+    assert "3 of 100 repetitions" in text
+    assert "first third" in text
+    assert "Code the same, bits changed." in text
+    assert "compute-sanitizer --tool racecheck" in text
+    assert text.index("determinism lost gates") < text.index("changed gates") < text.index("does not gate")
+
+
+def test_the_compiler_s_words_are_there() -> None:
+    assert "identifier &#34;partialz&#34; is undefined" in PAGES["eventful"]
+
+
+def test_a_run_alone_shows_patterns_of_arrival_order_kernels() -> None:
+    text = Outline(PAGES["alone"]).text
+    assert "nothing compared" in text
+    assert "9 patterns in 100, spread 9 ULP" in text
+
+
+def test_hostile_text_is_harmless() -> None:
+    page = PAGES["hostile"]
+    outline = Outline(page)
+    assert page.count("<script>") == 1
+    assert "alert(" in outline.text
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+    assert "A" * 500 not in page
+    assert (
+        max(len(line) for line in re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.DOTALL).splitlines())
+        < 12_000
+    )
+
+
+def test_many_findings_stay_below_a_megabyte() -> None:
+    """Ten kernels under six profiles, every one moved, each pair of artifacts with its own long texts."""
+    rows = []
+    for number in range(60):
+        row = samples.latent()
+        sides = []
+        for side in (row.baseline, row.candidate):
+            assert side is not None
+            assert side.build is not None
+            build = replace(side.build, key=f"{number}-{side.build.key}")
+            sides.append(replace(side, build=build, profile=f"p{number % 6}"))
+        rows.append(replace(row, kernel=f"kernel_{number // 6}", baseline=sides[0], candidate=sides[1]))
+    value = Diff(samples.run(1), samples.run(2), tuple(rows))
+
+    def texts(key: str) -> tuple[str | None, str | None]:
+        ptx, sass = samples.code_texts(key)
+        return (ptx or "") * 40, (sass or "") * 40
+
+    assert len(html.diff(value, code_texts=texts).encode()) < 1_000_000
