@@ -11,12 +11,14 @@ from reprodb.errors import Exit, ReprodbError
 
 def _register(app: typer.Typer) -> None:
     """Every command, in the order in which `--help` shows them. Modules here import nothing heavy."""
-    from reprodb.cli import build, doctor, profiles, show, toolchains
+    from reprodb.cli import build, bundles, db, doctor, profiles, show, toolchains
 
     build.register(app)
     profiles.register(app)
     toolchains.register(app)
     show.register(app)
+    bundles.register(app)
+    db.register(app)
     doctor.register(app)
 
 

@@ -43,8 +43,10 @@ def references(
         for scope_id, result_id in connection.execute(last_accepted(before, batch)):
             if result_id is not None:
                 by_scope[scope_id] = result_id
+        if at is None:
+            continue
         for blessing, scope_id in _read(connection, BlessingRow.scope_id.in_(batch)):
-            if at is not None and blessing.active(at):  # oldest first: the newest active one stays
+            if blessing.active(at):  # oldest first: the newest active one stays
                 by_scope[scope_id] = blessing.result_id
                 kinds[blessing.result_id] = "blessed"
     found: dict[int, Reference] = {}

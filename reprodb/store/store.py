@@ -303,12 +303,10 @@ class Store:
         active at `now`; without `blessed` none does, for callers whose ledger decides.
         """
         wanted = list(dict.fromkeys(scopes))
-        at = now or datetime.now(UTC)
+        at = (now or datetime.now(UTC)) if blessed else None
 
         def work(connection: Connection, seen: Seen) -> dict[Scope, Reference]:
-            return references_.references(
-                connection, self._known, seen, wanted, before=before, at=at if blessed else None
-            )
+            return references_.references(connection, self._known, seen, wanted, before=before, at=at)
 
         return self.read(work)
 
