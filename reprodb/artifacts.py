@@ -10,7 +10,7 @@ import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,8 @@ from reprodb import codec
 from reprodb.digest import sha256
 from reprodb.domain import Artifact, Build, BuildRequest, Status, Toolchain
 from reprodb.errors import StoreError, UsageError
+
+Record = dict[str, Any]
 
 # Below the current folder, unless --store names another.
 DEFAULT_ROOT = Path("builds/store")
@@ -88,7 +90,7 @@ class ArtifactStore:
     def toolchains(self) -> tuple[Toolchain, ...]:
         """The toolchains whose artifacts are here, each once, with the origin `store`."""
         found: dict[Any, Toolchain] = {}
-        for record in self._records():
+        for record in self.records():
             data = record["toolchain"]
             toolchain = codec.decode(Toolchain, {**data, "path": "", "origin": "store"})
             components = tuple(c for c in toolchain.components if c[0] != "included headers")
@@ -96,11 +98,13 @@ class ArtifactStore:
             found.setdefault(toolchain.identity, toolchain)
         return tuple(found.values())
 
-    def find(self, request: BuildRequest, options: tuple[str, ...]) -> Artifact | None:
+    def find(
+        self, request: BuildRequest, options: tuple[str, ...], records: Sequence[Record] | None = None
+    ) -> Artifact | None:
         """The artifact of the same sources, options and defines by the newest toolchain the profile accepts.
 
         This is how a machine without the compiler runs what was built elsewhere: the request's toolchain is
-        not looked at, the profile's compiler and version specifier are.
+        not looked at, the profile's compiler and version specifier are. `records` saves reading them again.
         """
         from packaging.version import Version
 
@@ -109,7 +113,7 @@ class ArtifactStore:
         wanted = specifier(request.profile.toolkit)
         sources = {file.path: sha256(file.text.encode()) for file in request.files}
         fitting: list[tuple[Version, str]] = []
-        for record in self._records():
+        for record in self.records() if records is None else records:
             toolchain = record["toolchain"]
             if (
                 toolchain["compiler"] == request.profile.compiler
@@ -126,15 +130,17 @@ class ArtifactStore:
                 return artifact
         return None
 
-    def _records(self) -> Iterator[dict[str, Any]]:
-        """Every entry's record as plain data; what cannot be read is reported and passed over."""
+    def records(self) -> tuple[Record, ...]:
+        """Every entry's `build.json` as plain data; what cannot be read is reported and passed over."""
+        found: list[Record] = []
         for key in self.keys():
             try:
                 record = json.loads((self._folder(key) / _RECORD).read_text(encoding="utf-8"))
-                if record["key"] == key:
-                    yield record
+                if record["key"] == key and {"toolchain", "arch", "options", "sources"} <= record.keys():
+                    found.append(record)
             except (OSError, ValueError, KeyError, TypeError) as error:
                 self._report(f"artifact {key[:12]} is damaged and counts as absent ({error})")
+        return tuple(found)
 
     # --- Carrying a store
 

@@ -168,7 +168,8 @@ def build_each(
 def _from_store(
     requests: Sequence[BuildRequest], store: ArtifactStore
 ) -> Iterator[tuple[BuildRequest, Artifact]]:
-    found = [(wanted, store.find(wanted, options_of(wanted))) for wanted in requests]
+    records = store.records()
+    found = [(wanted, store.find(wanted, options_of(wanted), records)) for wanted in requests]
     absent = [wanted for wanted, artifact in found if artifact is None]
     if absent:
         profiles = sorted({wanted.profile.name for wanted in absent})
@@ -202,7 +203,8 @@ def _artifact(key: str, request: BuildRequest, done: Done) -> Artifact:
     build = Build(
         key=key,
         profile=request.profile,
-        toolchain=_with_headers(request),
+        # Where the compiler lay says nothing about the code, and something about a machine.
+        toolchain=replace(_with_headers(request), path=""),
         arch=request.arch,
         options=options_of(request),
         defines=request.defines,

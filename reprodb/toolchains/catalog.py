@@ -13,6 +13,7 @@ from pathlib import Path
 from reprodb.domain import Profile, Toolchain
 from reprodb.errors import ReprodbError
 from reprodb.profiles import specifier
+from reprodb.toolchains import headers
 from reprodb.toolchains.places import toolchains_folder
 from reprodb.toolchains.probe import probe
 from reprodb.toolchains.process import Runner, run
@@ -65,7 +66,10 @@ class Places:
 
 
 def find(environ: Mapping[str, str] = os.environ, places: Places | None = None) -> tuple[Toolchain, ...]:
-    """Every working toolchain, one an exact version and identity, in the order of the search."""
+    """Every working toolchain, one an exact version and identity, in the order of the search.
+
+    Of two alike the first counts, unless only the other has CUDA's headers beside it.
+    """
     return survey(environ, places).found
 
 
@@ -90,7 +94,9 @@ def survey(
         if place != real and place in seen:  # a wrapper of a compiler that was found already
             continue
         seen.add(place)
-        found.setdefault(toolchain.identity, toolchain)
+        known = found.setdefault(toolchain.identity, toolchain)
+        if headers.folders(toolchain) and not headers.folders(known):
+            found[toolchain.identity] = toolchain
     return Survey(tuple(found.values()), tuple(broken))
 
 
@@ -112,7 +118,7 @@ def candidates(environ: Mapping[str, str], places: Places) -> Iterator[Candidate
         yield Candidate("nvcc", Path(on_path), "PATH")
         yield from toolkit(Path(on_path).resolve().parent.parent, "PATH")
     for root in places.toolkits:
-        yield from toolkit(root, str(root))
+        yield from toolkit(root, str(root.parent))
     for libraries in places.system:
         yield from _libraries(libraries, "system")
 

@@ -140,15 +140,15 @@ def _refuse(flag: str, reason: str, compiler: str) -> UsageError:
 def _check_one(flag: str, allowed: Sequence[str], compiler: str, part: str) -> None:
     if any(re.fullmatch(pattern, flag) for pattern in allowed):
         return
+    near = get_close_matches(flag, _SPELLINGS, n=1, cutoff=0.85)
+    hint = f"; did you mean {near[0]}?" if near else ""
     for refusal in REFUSED:
         if re.fullmatch(refusal.pattern, flag):
-            raise _refuse(flag, refusal.reason, compiler)
+            raise _refuse(flag, refusal.reason + hint, compiler)
     if _SHELL.search(flag):
         raise _refuse(flag, "no shell reads it; write one flag an item", compiler)
     if not flag.startswith("-"):
         raise _refuse(flag, "it is no flag; source files and bare words are not taken", compiler)
-    near = get_close_matches(flag, _SPELLINGS, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
     raise _refuse(flag, f"{part} flags of that name are not known to be free of side effects{hint}", compiler)
 
 

@@ -22,6 +22,8 @@ _SHORT = 12
 @cache
 def folders(toolchain: Toolchain) -> tuple[Path, ...]:
     """The include folders that belong to a toolchain; empty for an NVRTC that came without headers."""
+    if not toolchain.path:  # known from a store alone
+        return ()
     path = Path(toolchain.path)
     if toolchain.compiler == "nvcc":
         top = path.resolve().parent.parent
