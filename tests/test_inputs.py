@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 from reprodb.digest import sha256
 from reprodb.domain import DTYPE_BYTES, Input
 from reprodb.errors import UsageError
-from reprodb.inputs import (
-    PATTERNS,
-    chunks,
-    digest,
-    generate,
-    label,
-    resolve,
-    special_bits,
-    storage,
-    to_bfloat16,
-)
+from reprodb.inputs import chunks, digest, generate, label, resolve
+from reprodb.patterns import PATTERNS, special_bits, storage, to_bfloat16
 
 
 def _spec(pattern: str, n: int, dtype: str = "float32", **params: int | float) -> Input:
@@ -272,6 +263,8 @@ def test_labels_of_different_parameters_differ() -> None:
         ("constant", "float32", {"value": 1, "bits": 1}, ["exactly one of value and bits"]),
         ("constant", "float16", {"bits": 0x10000}, ["0x10000", "2 bytes"]),
         ("constant", "uint8", {"value": 256}, ["256", "0 to 255"]),
+        ("constant", "float32", {"value": float("nan")}, ["value = nan", "by its bits"]),
+        ("constant", "float64", {"value": 1 << 40_000}, ["a number of 40001 bits"]),
         ("constant", "int32", {"value": 0.5}, ["0.5", "integer"]),
         ("constant", "int32", {"value": float("inf")}, ["inf", "integer"]),
     ],

@@ -184,7 +184,7 @@ def test_defines_are_text_for_the_compiler(root: Path) -> None:
         ('{ value = -2, dtype = "int16" }', "int16", struct.pack("<h", -2)),
         ('{ value = 18446744073709551615, dtype = "uint64" }', "uint64", b"\xff" * 8),
         ('{ value = 1, dtype = "bfloat16" }', "bfloat16", bytes.fromhex("803f")),
-        ('{ value = nan, dtype = "float16" }', "float16", bytes.fromhex("007e")),
+        ('{ bits = 0x7e01, dtype = "float16" }', "float16", bytes.fromhex("017e")),
     ],
 )
 def test_scalars_are_bytes(root: Path, scalar: str, dtype: str, value: bytes) -> None:
@@ -368,9 +368,11 @@ def test_buffer_tables(root: Path, old: str, new: str, said: list[str]) -> None:
         ('"partials"', '"partial"', ["unknown argument 'partial'", "did you mean 'partials'?"]),
         ('"x"', '"y"', ["unknown argument 'y'", "x, n, partials, total"]),
         ('"x"', "7", ["unknown argument 7"]),
+        ('"x"', '{ value = nan, dtype = "float16" }', ["value = nan", "by its bits"]),
+        ('"x"', '{ dtype = "float16" }', ["exactly one of value and bits"]),
         ('"x"', "{ value = 1 }", ["missing key 'dtype'"]),
         ('"x"', '{ value = "1", dtype = "int32" }', ["value = '1'"]),
-        ('"x"', '{ value = 300, dtype = "uint8" }', ["value = 300", "0 to 255"]),
+        ('"x"', '{ value = 300, dtype = "uint8" }', ["value = 300 is no uint8", "0 to 255"]),
         ('"x"', '{ value = 1, dtype = "int31" }', ["dtype = 'int31'", "did you mean 'int32'?"]),
         ('args = ["x"', 'shared = -1\nargs = ["x"', ["shared = -1"]),
         ('args = ["x"', 'shraed = 1\nargs = ["x"', ["unknown key 'shraed'", "did you mean 'shared'?"]),
@@ -514,6 +516,8 @@ def test_suite_files(root: Path, text: str, said: list[str]) -> None:
     [
         (b"[kernel\n", ["is not TOML", "line 1"]),
         (b"a = 1\na = 2\n", ["is not TOML"]),
+        (b"a = " + b"9" * 5000, ["thousands of digits"]),
+        (b"kernel = 0x" + b"f" * 5000, ["kernel = a number of thousands of digits"]),
         (b"\xff\xfe", ["is not UTF-8"]),
         (b"#" * (1 << 20) + b"\n", ["too large", "1048576 bytes"]),
         (b"a = " + b"[" * 100_000, ["nested too deeply"]),
@@ -531,6 +535,7 @@ ANYTHING = st.one_of(
     st.integers(),
     st.floats(),
     st.text(max_size=6),
+    st.sampled_from([1 << 63, 1 << 64, -(1 << 64), 1 << 20_000, 1e300]),
     st.sampled_from([[], {}, [1], [[]], [{}], {"n": 1}, {"pattern": "ones"}, {"x": {}}, "n", "x", "copy:x"]),
 )
 

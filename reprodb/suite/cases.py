@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Protocol
 
 from reprodb.domain import DTYPE_BYTES, Buffer, Case, Input, Pairs, Role
 from reprodb.errors import UsageError
+from reprodb.suite.buffers import BufferPlan
 from reprodb.suite.tables import (
     IDENTIFIER_FORM,
     LONGEST_NAME,
@@ -26,17 +26,11 @@ MOST_BYTES = 1 << 41  # of one case's inputs and buffers: more is a slip of the 
 DEFAULT_INPUT = "x"
 
 
-class Sizable(Protocol):
-    """A declared buffer that waits for its case's n."""
-
-    def sized(self, names: Mapping[str, int]) -> Buffer: ...
-
-
 @dataclass(frozen=True, slots=True)
 class CaseRules:
     """What a case is read against: the kernel's buffers and numeric defines, and the names already taken."""
 
-    buffers: tuple[Sizable, ...]
+    buffers: tuple[BufferPlan, ...]
     numbers: Mapping[str, int]
     taken: frozenset[str]
 

@@ -20,12 +20,11 @@ MOST_BYTES = 1 << 20  # of one manifest
 
 
 def bundled_suite() -> Path:
-    """The suite that comes with reprodb: the checkout's `kernels/`, or an installed package's own data."""
+    """The suite that comes with reprodb: an installed package's own data, or the checkout's `kernels/`."""
     package = Path(__file__).resolve().parents[1]
-    checkout = package.parent / "kernels"
-    if (checkout / SUITE_FILE).is_file():
-        return checkout
-    return package / "data" / "kernels"
+    installed = package / "data" / "kernels"
+    # Looked at first: beside an installed package `kernels/` would be somebody else's.
+    return installed if installed.is_dir() else package.parent / "kernels"
 
 
 def load_suite(root: Path) -> Suite:
@@ -131,6 +130,8 @@ def _parse(root: Path, path: Path, shown: str) -> dict[str, Any]:
         raise Problem(shown, f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
         raise Problem(shown, f"is not TOML: {error}") from None
+    except ValueError:
+        raise Problem(shown, "holds a number of thousands of digits") from None
     except RecursionError:
         raise Problem(shown, "is nested too deeply", "tables and lists a few levels deep") from None
 

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reprodb.domain import (
-    DTYPE_BYTES,
-    Arg,
-    ArgKind,
-    Buffer,
-    Case,
-    Determinism,
-    Dim3,
-    Field,
-    Input,
-    Kernel,
-    Pairs,
-    Role,
-    Stage,
-)
+from reprodb.domain import DTYPE_BYTES, Case, Determinism, Input, Kernel, Pairs
+from reprodb.suite.buffers import BufferPlan, read_buffers
 from reprodb.suite.cases import CaseRules, read_case
-from reprodb.suite.expressions import FORM, ExpressionError, evaluate, names_in
+from reprodb.suite.expressions import names_in
 from reprodb.suite.sources import PLAIN_PATH_FORM, is_plain_path, resolve_inside
+from reprodb.suite.stages import read_stages
 from reprodb.suite.tables import (
     IDENTIFIER_FORM,
     Problem,
@@ -36,38 +23,7 @@ from reprodb.suite.tables import (
     suggest,
 )
 
-MOST_GRID = 2**31 - 1
-MOST_GRID_YZ = 65535
-MOST_THREADS = 65536  # above CUDA's 1,024, so that a launch that fails can be written down
-MOST_SHARED = 1 << 20  # bytes
 MOST_TABLES = 1000  # buffers, stages or cases of a kernel
-
-
-@dataclass(frozen=True, slots=True)
-class BufferPlan:
-    """A buffer as declared: its sizes wait for the case's n."""
-
-    where: str
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
-    role: Role
-    init: str
-    determinism: Determinism | None
-    fields: tuple[Field, ...]
-    itemsize: int
-
-    def sized(self, names: Mapping[str, int]) -> Buffer:
-        """The buffer with its shape at `names` (defines and n). Raises Problem for a size below 0."""
-        try:
-            shape = tuple(evaluate(size, names) for size in self.shape)
-        except ExpressionError as error:
-            raise Problem(self.where, f"size of {self.name!r}: {error}", FORM) from None
-        if any(size < 0 for size in shape):
-            raise Problem(self.where, f"size {list(shape)} of {self.name!r}", "0 or more elements")
-        return Buffer(
-            self.name, self.dtype, shape, self.role, self.init, self.determinism, self.fields, self.itemsize
-        )
 
 
 def read_kernel(root: Path, manifest: str, data: Mapping[str, Any]) -> tuple[Kernel | None, list[Problem]]:
@@ -109,13 +65,13 @@ def _kernel(root: Path, manifest: str, head: Table, groups: Mapping[str, list[Ta
     numbers: dict[str, int] = {}
     with collecting(problems):
         defines, numbers = _defines(head)
-    plans = _buffer_plans(groups["buffer"], numbers)
+    plans = read_buffers(groups["buffer"], numbers)
     cases = _cases(groups["case"], plans, numbers)
     inputs = _common_inputs(groups["case"], cases, problems)
     _check_names(manifest, inputs, plans, problems)
     # After problems in buffers or cases not every name is known: stages then complain of none.
     names_known = bool(inputs) and len(plans) == len(groups["buffer"]) > 0
-    stages = _stages(groups["stage"], numbers, inputs, {p.name for p in plans} if names_known else None)
+    stages = read_stages(groups["stage"], numbers, inputs, {p.name for p in plans} if names_known else None)
     used = _shape_names(head, groups, numbers)
     with collecting(problems):
         return Kernel(
@@ -161,6 +117,8 @@ def _defines(head: Table) -> tuple[Pairs, dict[str, int]]:
             )
         if isinstance(value, str) and not (value.isprintable() and len(value) <= 400):
             raise Problem(head.where, f"define {key} = {shown(value)}", "one line of text")
+        if isinstance(value, int) and abs(value) >= 1 << 64:
+            raise Problem(head.where, f"define {key} = {shown(value)}", "at most 64 bits")
         pairs[key] = str(value)
         if isinstance(value, int):
             numbers[key] = value
@@ -189,98 +147,6 @@ def _shape_names(
                 )
             used.add(name)
     return tuple(sorted(used))
-
-
-# --- Buffers -----------------------------------------------------------------------------------
-
-
-def _buffer_plans(tables: list[Table], numbers: Mapping[str, int]) -> list[BufferPlan]:
-    plans = []
-    for table in tables:
-        table.expect(
-            ("name", "dtype", "role"), ("size", "shape", "init", "determinism", "fields", "itemsize")
-        )
-        with collecting(table.problems):
-            plans.append(_buffer_plan(table, numbers))
-    if tables and not any(t.data.get("role") == Role.RESULT for t in tables):
-        where = tables[0].where.rsplit(":", 1)[0]
-        tables[0].problems.append(
-            Problem(where, "no buffer has role = 'result'", "at least one result buffer")
-        )
-    return plans
-
-
-def _buffer_plan(table: Table, numbers: Mapping[str, int]) -> BufferPlan:
-    name = table.identifier("name")
-    dtype = table.choice("dtype", (*DTYPE_BYTES, "struct"))
-    fields: tuple[Field, ...] = ()
-    itemsize = 0
-    if dtype == "struct":
-        itemsize = _whole(table, "itemsize", 1, 4096)
-        fields = _fields(table, itemsize)
-    elif "fields" in table.data or "itemsize" in table.data:
-        raise Problem(table.where, f"fields of dtype {dtype!r}", "fields and itemsize with dtype = 'struct'")
-    determinism = None
-    if "determinism" in table.data:
-        determinism = table.enum("determinism", Determinism, [d.value for d in Determinism])
-    role = table.enum("role", Role, [r.value for r in Role])
-    return BufferPlan(
-        table.where, name, dtype, _shape(table, numbers), role, _init(table), determinism, fields, itemsize
-    )
-
-
-def _whole(table: Table, key: str, least: int, most: int) -> int:
-    value = table.data.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise table.wrong(key, f"a whole number from {least} to {most}")
-    return value
-
-
-def _shape(table: Table, numbers: Mapping[str, int]) -> tuple[int | str, ...]:
-    """The declared sizes; names in them are defines or n, checked here so that n alone waits for a case."""
-    if ("size" in table.data) == ("shape" in table.data):
-        raise Problem(table.where, "needs one of size and shape", "size = 1, or shape = [4, 8]")
-    key = "size" if "size" in table.data else "shape"
-    value = table.data[key]
-    sizes = [value] if key == "size" else value
-    if not isinstance(sizes, list) or not 1 <= len(sizes) <= 4 or not all(is_size(s) for s in sizes):
-        raise table.wrong(key, FORM if key == "size" else f"one to four of: {FORM}")
-    for size in sizes:
-        try:
-            evaluate(size, {**numbers, "n": 0})
-        except ExpressionError as error:
-            raise table.wrong(key, FORM, str(error)) from None
-    return tuple(sizes)
-
-
-def _init(table: Table) -> str:
-    value = table.text("init", "poison")
-    if value not in ("poison", "zero") and not (value.startswith("copy:") and is_identifier(value[5:])):
-        raise table.wrong("init", "poison, zero or copy:INPUT")
-    return value
-
-
-def _fields(table: Table, itemsize: int) -> tuple[Field, ...]:
-    entries = table.data.get("fields")
-    if not isinstance(entries, list) or not 1 <= len(entries) <= 256:
-        raise table.wrong("fields", "a list of {name, dtype, offset}")
-    fields: list[Field] = []
-    end = 0
-    for i, entry in enumerate(entries, 1):
-        if not isinstance(entry, dict):
-            raise table.wrong("fields", "a list of {name, dtype, offset}")
-        part = Table(f"{table.where}, field {i}", entry, table.problems)
-        part.expect(("name", "dtype", "offset"))
-        name, dtype = part.identifier("name"), part.choice("dtype", DTYPE_BYTES)
-        last = itemsize - DTYPE_BYTES[dtype]
-        if last < end:
-            raise Problem(part.where, f"{name!r} does not fit", f"{itemsize} bytes in all")
-        offset = _whole(part, "offset", end, last)
-        if name in (f.name for f in fields):
-            raise Problem(part.where, f"second field {name!r}", "each name once")
-        fields.append(Field(name, dtype, offset))
-        end = offset + DTYPE_BYTES[dtype]
-    return tuple(fields)
 
 
 # --- Cases and names ---------------------------------------------------------------------------
@@ -331,100 +197,3 @@ def _check_names(
                     suggest(source, inputs),
                 )
             )
-
-
-# --- Stages ------------------------------------------------------------------------------------
-
-
-def _stages(
-    tables: list[Table], numbers: Mapping[str, int], inputs: Mapping[str, Input], buffers: set[str] | None
-) -> list[Stage]:
-    stages = []
-    for table in tables:
-        table.expect(("entry", "grid", "block", "args"), ("shared",))
-        with collecting(table.problems):
-            grid = _dim3(table, "grid", numbers, (MOST_GRID, MOST_GRID_YZ, MOST_GRID_YZ))
-            block = _dim3(table, "block", numbers, (MOST_THREADS,) * 3)
-            if block[0] * block[1] * block[2] > MOST_THREADS:
-                raise table.wrong("block", f"at most {MOST_THREADS} threads, of which CUDA launches 1024")
-            stages.append(
-                Stage(
-                    table.identifier("entry"),
-                    grid,
-                    block,
-                    _args(table, inputs, buffers),
-                    _resolved(table, "shared", table.size("shared", 0), numbers, (0, MOST_SHARED)),
-                )
-            )
-    return stages
-
-
-def _resolved(
-    table: Table, key: str, size: int | str, numbers: Mapping[str, int], limits: tuple[int, int]
-) -> int:
-    """A launch constant. n is refused in it: a launch shape never follows the data or the device."""
-    if "n" in names_in(size):
-        raise table.wrong(key, "constants: a launch shape does not follow n", "write the number as a define")
-    try:
-        value = evaluate(size, numbers)
-    except ExpressionError as error:
-        known = ", ".join(numbers) or "none"
-        close = [suggest(name, numbers) for name in names_in(size) if name not in numbers]
-        remedy = "; ".join([str(error), *filter(None, close)])
-        raise table.wrong(key, f"whole numbers, defines ({known}), sums and products", remedy) from None
-    least, most = limits
-    if not least <= value <= most:
-        raise table.wrong(key, f"{least} to {most}", f"it is {value}" if isinstance(size, str) else "")
-    return value
-
-
-def _dim3(table: Table, key: str, numbers: Mapping[str, int], most: Dim3) -> Dim3:
-    value = table.data.get(key)
-    sizes = value if isinstance(value, list) else [value]
-    if not 1 <= len(sizes) <= 3 or not all(is_size(s) for s in sizes):
-        raise table.wrong(key, "one to three of: whole numbers, defines, sums and products")
-    dims = [_resolved(table, key, s, numbers, (1, m)) for s, m in zip(sizes, most, strict=False)]
-    x, y, z = (*dims, 1, 1)[:3]
-    return x, y, z
-
-
-def _args(table: Table, inputs: Mapping[str, Input], buffers: set[str] | None) -> tuple[Arg, ...]:
-    value = table.data.get("args")
-    if not isinstance(value, list) or len(value) > 256:
-        raise table.wrong("args", "a list of names and {value, dtype} scalars")
-    known = (*inputs, "n", *sorted(buffers or ()))
-    args = []
-    for i, entry in enumerate(value, 1):
-        if isinstance(entry, dict):
-            args.append(_scalar(Table(f"{table.where}, argument {i}", entry, table.problems), i))
-        elif entry == "n":
-            args.append(Arg(ArgKind.SIZE, "n", "uint64"))
-        elif isinstance(entry, str) and entry in inputs:
-            args.append(Arg(ArgKind.INPUT, entry))
-        elif isinstance(entry, str) and (buffers is None or entry in buffers):
-            args.append(Arg(ArgKind.BUFFER, entry))
-        else:
-            raise Problem(
-                table.where,
-                f"args: unknown argument {shown(entry)}",
-                f"{', '.join(known)}, or {{value = 1.5, dtype = 'float32'}}",
-                suggest(entry, known) if isinstance(entry, str) else "",
-            )
-    return tuple(args)
-
-
-def _scalar(part: Table, position: int) -> Arg:
-    """A scalar's bytes, little endian, rounded once to its type: exactly one element of `constant`."""
-    from reprodb.errors import UsageError
-    from reprodb.inputs import generate, resolve
-
-    part.expect(("value", "dtype"), ("name",))
-    dtype = part.choice("dtype", DTYPE_BYTES)
-    name = part.identifier("name") if "name" in part.data else f"arg{position}"
-    if "value" not in part.data:
-        raise part.wrong("value", "a number")
-    try:
-        element = generate(resolve(name, "constant", 1, dtype, {"value": part.data["value"]}))
-    except UsageError as error:
-        raise part.wrong("value", error.allowed, error.problem) from None
-    return Arg(ArgKind.SCALAR, name, dtype, element.tobytes())

@@ -53,7 +53,11 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    text = repr(value)
+    """A value as a problem names it: short, control characters escaped."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no whole number of more than 4,300 digits
+        text = "a number of thousands of digits"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -148,7 +152,10 @@ class Table:
 
 
 def is_size(value: object) -> TypeGuard[int | str]:
-    return (isinstance(value, int) and not isinstance(value, bool)) or isinstance(value, str)
+    """Whether a value could be a size: text, or a whole number of 64 bits."""
+    if isinstance(value, str):
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
 def is_name(value: object) -> bool:
