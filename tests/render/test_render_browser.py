@@ -1,0 +1,152 @@
+"""Pages in headless Chromium: no console errors, no faults for assistive tools, no sideways scrolling."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprodb.domain import Lane
+from reprodb.render import html
+from tests.render import samples
+
+pytestmark = pytest.mark.browser
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+NAMES = ("quiet", "contraction", "eventful", "alone", "hostile")
+
+
+def chromium() -> str:
+    """Debian's chromium; the test fails where there is none."""
+    found = shutil.which("chromium")
+    assert found is not None, "these tests need Debian's chromium: apt-get install chromium"
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages as files, as a person opens them."""
+    place = tmp_path_factory.mktemp("pages")
+    hostile, lane = samples.hostile(), Lane.MEASURED
+    pages = {
+        "quiet": html.report(samples.run(2), samples.night(), samples.quiet(), code_texts=samples.code_texts),
+        "contraction": html.diff(samples.contraction(), code_texts=samples.code_texts),
+        "eventful": html.diff(samples.eventful(), code_texts=samples.code_texts),
+        "alone": html.report(samples.run(1, lane), samples.night(lane), matrix=samples.matrix()),
+        "hostile": html.report(hostile.candidate, [c.either for c in hostile.comparisons], hostile),
+    }
+    assert tuple(pages) == NAMES
+    for name, page in pages.items():
+        (place / f"{name}.html").write_text(page)
+    return place
+
+
+OPEN_ALL = "document.querySelectorAll('details').forEach(d => { d.open = true })"
+
+
+def faults(page: Any, *rules: str) -> list[str]:
+    """What axe-core finds that is more than minor; all rules, or the named ones."""
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+    options = {"runOnly": list(rules)} if rules else {}
+    found = Axe().run(page, options=options).response["violations"]
+    return [f"{v['id']}: {v['nodes'][0]['html'][:160]}" for v in found if v["impact"] != "minor"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_errors_and_no_faults(browser: Any, folder: Path, name: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((folder / f"{name}.html").as_uri())
+    page.evaluate(OPEN_ALL)
+    assert faults(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert faults(page, "color-contrast") == []
+    assert said == []
+    assert [url for url in asked if not url.startswith("file:")] == []
+    context.close()
+
+
+@pytest.mark.parametrize("width", [360, 1280, 3840])
+def test_no_sideways_scrolling(browser: Any, folder: Path, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    for name in NAMES:
+        page.goto((folder / f"{name}.html").as_uri())
+        page.evaluate(OPEN_ALL)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    context.close()
+
+
+def test_the_page_is_whole_without_javascript(browser: Any, folder: Path) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto((folder / "contraction.html").as_uri())
+    assert page.locator("h1").inner_text().endswith("No result moved; 1 kernel has witness bits that did.")
+    page.locator("summary", has_text="PTX side by side").click()
+    assert page.locator("del", has_text="fma.rn.f32").is_visible()
+    assert page.locator("button").count() == 0
+    context.close()
+
+
+def test_a_keyboard_reaches_the_verdict_and_opens_what_is_folded(browser: Any, folder: Path) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto((folder / "quiet.html").as_uri())
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the verdict"
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#main"
+    page.locator("summary", has_text="5 same").focus()
+    page.keyboard.press("Enter")
+    assert page.locator("td", has_text="0x4b25426d").first.is_visible()
+    context.close()
+
+
+def test_tables_sort_by_a_click_on_a_heading(browser: Any, folder: Path) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto((folder / "alone.html").as_uri())
+    heading = page.locator(".results th, .rest th").filter(has_text="Profile").first
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    first = page.locator("table[data-sortable] tbody tr").first.locator("td").first.inner_text()
+    assert first.startswith("cuda12")
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    context.close()
+
+
+def test_a_clean_night_leads_with_its_verdict(browser: Any, folder: Path) -> None:
+    """Verdict, counts, environment and the whole matrix are within the first screen of a laptop."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto((folder / "quiet.html").as_uri())
+    box = page.locator(".matrix table").bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] <= 900
+    context.close()
