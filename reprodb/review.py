@@ -68,8 +68,9 @@ def references_of(
 ) -> References:
     """Each row's reference: the blessed result, else the last accepted one of its scope.
 
-    `accepted` holds, by scope, the last accepted result and its run. A blessing made in another database
-    stands in by its digests; one of other sources or inputs began another history and steps back.
+    `accepted` holds, by scope, the last accepted result and its run, of rows that the run lacks too. A
+    blessing made in another database stands in by its digests; one of other sources or inputs began another
+    history and steps back.
     """
     blessed = ledger.active(now)
     found: dict[Row, tuple[Result, Run | None, str]] = {}
@@ -83,6 +84,10 @@ def references_of(
             else:
                 found[result.row] = (blessing.reference(result), None, "blessed")
         elif last is not None:
+            found[result.row] = (*last, "accepted")
+    for scope, last in accepted.items():
+        result = last[0]
+        if result.row not in found and scope == scope_of(run, result):
             found[result.row] = (*last, "accepted")
     return found
 

@@ -11,9 +11,25 @@ from reprodb.errors import Exit, ReprodbError
 
 def _register(app: typer.Typer) -> None:
     """Every command, in the order in which `--help` shows them. Modules here import nothing heavy."""
-    from reprodb.cli import build, bundles, db, doctor, profiles, show, toolchains
+    from reprodb.cli import (
+        build,
+        bundles,
+        db,
+        diff,
+        doctor,
+        kernels,
+        nightly,
+        profiles,
+        run,
+        show,
+        toolchains,
+    )
 
+    nightly.register(app)
+    diff.register(app)
     build.register(app)
+    run.register(app)
+    kernels.register(app)
     profiles.register(app)
     toolchains.register(app)
     show.register(app)

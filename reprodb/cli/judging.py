@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,22 +41,29 @@ def ledger_at(path: Path | None) -> Ledger:
 
 
 def load_references(
-    store: Store, run: Run, results: Iterable[Result], ledger: Ledger, now: datetime
+    store: Store,
+    run: Run,
+    results: Iterable[Result],
+    ledger: Ledger,
+    now: datetime,
+    *,
+    everything: bool = False,
 ) -> References:
-    """Each row's reference, from the ledger and from what was accepted before this run."""
+    """Each row's reference, from the ledger and from what was accepted before this run.
+
+    With `everything` also the references of rows that the run does not have.
+    """
     from reprodb.domain import scope_of
     from reprodb.review import references_of
 
     rows = tuple(results)
-    found = store.references((scope_of(run, row) for row in rows), before=run.id, blessed=False)
+    scopes = [scope_of(run, row) for row in rows]
+    if everything:
+        scopes += [scope for scope in store.scopes(run) if scope not in set(scopes)]
+    found = store.references(scopes, before=run.id, blessed=False)
     runs = {reference.run_id: store.run(reference.run_id) for reference in found.values()}
     accepted = {scope: (reference.result, runs[reference.run_id]) for scope, reference in found.items()}
     return references_of(run, rows, accepted, ledger, now)
-
-
-def code_texts(store: Store) -> Callable[[str], tuple[str | None, str | None]]:
-    """Generated code for the pages, from the database alone."""
-    return store.code_texts
 
 
 def show_diff(diff: Diff, *, as_json: bool, quiet: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, insert, select, update
 
-from reprodb.domain import Scope
+from reprodb.domain import Run, Scope
 from reprodb.errors import StoreError, UsageError
 from reprodb.store.intern import SCOPE_COLUMNS, Known, batches, find_scopes, scope_from
 from reprodb.store.read import Seen, read_results, result_query
@@ -72,6 +72,24 @@ def last_accepted(before: int | None, scope_ids: Sequence[int] | None = None) ->
         query = query.where(ResultRow.accepted < bound)
     whole = select(ScopeRow.id, query.correlate(ScopeRow).scalar_subquery())
     return whole if scope_ids is None else whole.where(ScopeRow.id.in_(scope_ids))
+
+
+def accepted_scopes(connection: Connection, run: Run) -> tuple[Scope, ...]:
+    """See Store.scopes."""
+    device = run.environment.device
+    accepted = select(ResultRow.id).where(
+        ResultRow.scope_id == ScopeRow.id, ResultRow.accepted.is_not(None)
+    )  # fmt: skip
+    rows = connection.execute(
+        select(*SCOPE_COLUMNS).where(
+            ScopeRow.suite == run.suite,
+            ScopeRow.lane == str(run.lane),
+            ScopeRow.gpu == (device.name if device else ""),
+            accepted.exists(),
+        )
+    )
+    found = (scope_from(row[1:]) for row in rows)
+    return tuple(sorted(found, key=lambda s: (s.kernel, s.case, s.profile, s.arch, s.condition)))
 
 
 # --- Blessings ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, bindparam, func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from reprodb.domain import Artifact, CanaryOutcome, Result, Run, Scope
@@ -37,6 +37,8 @@ from reprodb.store.write import (
 T = TypeVar("T")
 _TRIES = 3  # of a transaction that found the database locked, or a row it knew pruned by another process
 
+_FINISHED = select(RunRow.finished_at).where(RunRow.id == bindparam("run"))
+
 
 class Store:
     """An open database; a context manager. Not for several threads. Every method raises StoreError."""
@@ -50,6 +52,7 @@ class Store:
         self._writable = write
         self._known = Known()
         self._seen = Seen()
+        self._begun: dict[int, Run] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -122,9 +125,7 @@ class Store:
         pairs = list(pairs)
 
         def work(connection: Connection, known: Known) -> tuple[int, ...]:
-            run = self._one_run(connection, run_id)
-            if run.complete:
-                raise StoreError(f"run {run_id} is finished: nothing is added to it")
+            run = self._open_run(connection, run_id)
             return tuple(write_results(connection, known, run, run_id, pairs, keep=keep))
 
         return self.write(work)
@@ -310,6 +311,14 @@ class Store:
 
         return self.read(work)
 
+    def scopes(self, run: Run) -> tuple[Scope, ...]:
+        """Every scope of the run's suite, lane and GPU model that has an accepted result, sorted."""
+
+        def work(connection: Connection, seen: Seen) -> tuple[Scope, ...]:
+            return references_.accepted_scopes(connection, run)
+
+        return self.read(work)
+
     def bless(
         self,
         result_ids: Iterable[int],
@@ -382,9 +391,20 @@ class Store:
         pruned = self.write(lambda connection, _: prune(connection, keep_runs, older_than, dry_run=False))
         self._known.forget()
         self._seen = Seen()
+        self._begun.clear()
         return pruned
 
     # --- Finding runs --------------------------------------------------------------------------
+
+    def _open_run(self, connection: Connection, run_id: int) -> Run:
+        """A run that results may be added to. All but its end is as it was when it began."""
+        run = self._begun.get(run_id)
+        if run is None or connection.scalar(_FINISHED, {"run": run_id}) is not None:
+            run = self._one_run(connection, run_id)
+            if run.complete:
+                raise StoreError(f"run {run_id} is finished: nothing is added to it")
+            self._begun[run_id] = run
+        return run
 
     def _one_run(self, connection: Connection, run_id: int) -> Run:
         found = read_runs(connection, self._seen, run_query().where(RunRow.id == run_id))

@@ -1,0 +1,174 @@
+"""`reprodb nightly`: build, run, record, compare each row with its reference, render, exit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprodb.cli.options import (
+    ArchOption,
+    DatabaseOption,
+    DeviceOption,
+    JobsOption,
+    JsonOption,
+    JunitOption,
+    KernelOption,
+    LabelOption,
+    LedgerOption,
+    PolicyOption,
+    ProfileOption,
+    ProfilesFileOption,
+    QuietOption,
+    RepetitionsOption,
+    RequireOption,
+    StoreOption,
+    SuiteOption,
+    TimeoutOption,
+)
+from reprodb.cli.run import CaseOption, KeepOption, NoCompileOption, ResumeOption, SeedOption
+
+if TYPE_CHECKING:
+    from reprodb.cli.flow import RecordedRun
+    from reprodb.findings import Diff
+    from reprodb.ledger import Ledger
+    from reprodb.policy import Policy
+    from reprodb.store.store import Store
+
+
+def register(app: typer.Typer) -> None:
+    app.command("nightly")(nightly)
+
+
+def nightly(
+    *,
+    suite: SuiteOption = None,
+    kernel: KernelOption = None,
+    case: CaseOption = None,
+    profile: ProfileOption = None,
+    profiles_file: ProfilesFileOption = None,
+    require: RequireOption = None,
+    repetitions: RepetitionsOption = 100,
+    device: DeviceOption = "auto",
+    db: DatabaseOption = None,
+    store: StoreOption = None,
+    label: LabelOption = None,
+    timeout: TimeoutOption = 60.0,
+    jobs: JobsOption = None,
+    arch: ArchOption = None,
+    no_compile: NoCompileOption = False,
+    seed: SeedOption = None,
+    resume: ResumeOption = None,
+    keep: KeepOption = False,
+    policy: PolicyOption = None,
+    ledger: LedgerOption = None,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the report is written.")] = Path(
+        "reports"
+    ),
+    junit: JunitOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the suite and compare every row with its reference: the blessed bits, else the last accepted ones.
+
+    Exit 0 clean (churn included), 1 bits changed or missing, 3 determinism lost or accuracy outside,
+    4 no answer.
+    """
+    from reprodb.cli import judging
+    from reprodb.cli.flow import RunOptions, record_run, utc_now
+    from reprodb.cli.progress import listener
+    from reprodb.store import open_store
+
+    rules, blessings = judging.policy_at(policy), judging.ledger_at(ledger)
+    options = RunOptions(
+        suite=suite,
+        profiles_file=profiles_file,
+        kernels=tuple(kernel or ()),
+        profiles=tuple(profile or ()),
+        cases=tuple(case or ()),
+        require=(*(require or ()), *rules.profiles),
+        repetitions=repetitions,
+        device=device,
+        store=store,
+        label=label,
+        timeout=timeout,
+        jobs=jobs,
+        arch=arch,
+        no_compile=no_compile,
+        seed=seed,
+        resume=resume,
+        keep=keep,
+        kind="nightly",
+        policy=rules.text(),
+    )
+    with open_store(db, write=True) as database:
+        with listener(quiet=quiet or as_json) as said:
+            for note in database.notes:
+                said.said(note)
+            recorded = record_run(options, database, said)
+        everything = not (kernel or case)
+        diff = judge_night(database, recorded, rules, blessings, utc_now(), everything=everything)
+        page = write_report(database, diff, recorded, out)
+        judging.show_diff(diff, as_json=as_json, quiet=quiet)
+        if junit is not None:
+            judging.write_junit(diff, junit)
+        judging.write_github(diff)
+        typer.echo(f"report: {page}", err=True)
+    raise typer.Exit(diff.exit_code)
+
+
+def judge_night(
+    database: Store,
+    recorded: RecordedRun,
+    policy: Policy,
+    ledger: Ledger,
+    now: datetime,
+    *,
+    everything: bool = False,
+) -> Diff:
+    """Compare a recorded run with its references, accept what is quiet, and finish the run's record.
+
+    `everything` says that the run covers the whole suite: a reference whose kernel or case is gone is then
+    `missing`.
+    """
+    from reprodb.cli.judging import load_references
+    from reprodb.compare import Side
+    from reprodb.review import acceptable, review_night
+
+    run, results = recorded.run, recorded.results
+    run_id = run.id
+    assert run_id is not None  # noqa: S101 -- it is recorded
+    references = load_references(database, run, results, ledger, now, everything=everything)
+    built = {(result.profile, result.arch, result.condition) for result in results}
+    diff = review_night(
+        Side(run, results),
+        references,
+        database.pattern,
+        policy,
+        now=now,
+        planned=lambda row: everything and row[2:] in built,
+    )
+    if not any(c.fatal and not c.ok for c in run.canaries):
+        database.accept(acceptable(diff.comparisons))
+    database.finish(run_id, diff.exit_code, now)
+    return diff
+
+
+def write_report(database: Store, diff: Diff, recorded: RecordedRun, out: Path) -> Path:
+    """The page of the run, in the folder for reports; returns its path."""
+    from reprodb.cli.judging import write_text
+    from reprodb.render.html import report
+
+    page = out / f"run-{recorded.run.id}.html"
+    text = report(
+        diff.candidate,
+        recorded.results,
+        diff,
+        matrix=diff.matrix,
+        fetch=database.pattern,
+        code_texts=database.code_texts,
+    )
+    write_text(page, text)
+    return page
