@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -114,29 +114,30 @@ class _Pool:
         self._ready.close()
 
     def _hand_out(self) -> None:
-        """Give every free slot a job: to an idle worker of the toolchain, else to a new worker.
+        """Give every free slot a job. A worker stays with its toolchain while jobs of that wait."""
+        for worker in [w for w in self._workers if w.job is None and self._waiting.get(w.path)]:
+            self._give(worker)
+        while path := self._next_toolchain():
+            idle = [worker for worker in self._workers if worker.job is None]
+            if len(self._workers) >= self._limit:
+                if not idle:
+                    return
+                self._discard(idle[0])  # it holds another version
+            self._give(self._start(path))
 
-        The toolchain with the most jobs waiting comes first, so that the last ones end together.
-        """
-        for path in sorted(self._waiting, key=lambda p: -len(self._waiting[p])):
-            while self._waiting[path] and (worker := self._free_worker(path)):
-                job = self._waiting[path].popleft()
-                job.folder.mkdir()
-                worker.job, worker.deadline = job, time.monotonic() + self._seconds
-                # A worker that died just now is noticed when its answer is read.
-                with suppress(BrokenPipeError):
-                    send(worker.orders, job)
+    def _next_toolchain(self) -> str | None:
+        """The toolchain with the most waiting jobs a worker, so that the last workers end together."""
+        at_work = Counter(worker.path for worker in self._workers)
+        waiting = {path: len(jobs) / (1 + at_work[path]) for path, jobs in self._waiting.items() if jobs}
+        return max(waiting, key=lambda path: waiting[path], default=None)
 
-    def _free_worker(self, path: str) -> _Worker | None:
-        idle = [worker for worker in self._workers if worker.job is None]
-        same = [worker for worker in idle if worker.path == path]
-        if same:
-            return same[0]
-        if len(self._workers) >= self._limit:
-            if not idle:
-                return None
-            self._discard(idle[0])  # it holds another version
-        return self._start(path)
+    def _give(self, worker: _Worker) -> None:
+        job = self._waiting[worker.path].popleft()
+        job.folder.mkdir()
+        worker.job, worker.deadline = job, time.monotonic() + self._seconds
+        # A worker that died just now is noticed when its answer is read.
+        with suppress(BrokenPipeError):
+            send(worker.orders, job)
 
     def _start(self, path: str) -> _Worker:
         said = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the worker

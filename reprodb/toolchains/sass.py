@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from reprodb.toolchains.nvrtc import EXACT_VERSION
+from reprodb.toolchains.places import toolchains_folder
 from reprodb.toolchains.process import Runner, clean_environment, run
 
 _SECONDS = 120.0
@@ -29,7 +30,7 @@ class Disassembler:
 def candidates(
     environ: Mapping[str, str] = os.environ, search_path: Sequence[str] | None = None
 ) -> Iterator[tuple[Path, str]]:
-    """Places to look for nvdisasm, with their names: wheels, PATH, toolkits."""
+    """Places to look for nvdisasm, with their names: wheels, PATH, toolkits, the user's cache."""
     for folder in sys.path if search_path is None else search_path:
         for path in sorted(Path(folder).glob("nvidia/*/bin/nvdisasm"), reverse=True):
             yield path, "wheel"
@@ -40,7 +41,9 @@ def candidates(
         if environ.get(variable):
             yield Path(environ[variable]) / "bin" / "nvdisasm", variable
     for root in (*sorted(Path("/usr/local").glob("cuda*"), reverse=True), Path("/opt/cuda")):
-        yield root / "bin" / "nvdisasm", str(root)
+        yield root / "bin" / "nvdisasm", str(root.parent)
+    for path in sorted(toolchains_folder(environ).glob("*/bin/nvdisasm"), reverse=True):
+        yield path, "cache"
 
 
 @cache
