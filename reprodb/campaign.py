@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -174,7 +174,7 @@ def carry_out(
     jobs: int | None = None,
     no_compile: bool = False,
     progress: Progress = Progress(),
-) -> Iterator[Made]:
+) -> Generator[Made, None, None]:
     """Build and execute a plan; one result a planned row, with its artifact, as they come.
 
     Compilers run beside executions. A failed build, launch, crash or timeout is a result with status and

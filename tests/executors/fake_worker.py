@@ -25,7 +25,8 @@ class Scripted:
     ) -> Samples:
         verb, _, argument = kernel.operation.partition(" ")
         self.act(verb, argument)
-        patterns = [(seed + r if verb == "churn" else seed).to_bytes(4, "little") for r in range(repetitions)]
+        numbers = [seed + r if verb == "churn" else seed for r in range(repetitions)]
+        patterns = [(number & 0xFFFFFFFF).to_bytes(4, "little") for number in numbers]
         if verb == "short":
             patterns.pop()
         outputs = tuple(collect(buffer, patterns) for buffer in case.recorded)

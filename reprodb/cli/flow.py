@@ -1,0 +1,275 @@
+"""The flow that `run` and `nightly` share: plan, canaries, build, execute, record."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from reprodb.cli.progress import Listener
+from reprodb.domain import CanaryOutcome, Result, Run, Suite
+from reprodb.errors import ExecutionError, ToolchainError, UsageError
+
+if TYPE_CHECKING:
+    from reprodb.artifacts import ArtifactStore
+    from reprodb.campaign import Made, Plan, Progress
+    from reprodb.executors.base import Platform
+    from reprodb.executors.choice import Where
+    from reprodb.executors.pool import Pool
+    from reprodb.store.store import Store
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run is asked for, as the command line's options say it."""
+
+    suite: Path | None = None
+    profiles_file: Path | None = None
+    kernels: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    repetitions: int = 100
+    device: str = "auto"
+    store: Path | None = None
+    label: str | None = None
+    timeout: float = 60.0
+    jobs: int | None = None
+    arch: str | None = None
+    no_compile: bool = False
+    seed: int | None = None
+    resume: str | None = None
+    keep: bool = False
+    kind: str = "run"
+    policy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A finished run as the database has it, patterns without their data, and how it was made."""
+
+    run: Run
+    results: tuple[Result, ...]
+    suite: Suite
+    sentence: str  # which lane, and why
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def record_run(
+    options: RunOptions, database: Store, listener: Listener, *, now: Clock = utc_now
+) -> RecordedRun:
+    """Carry out a run and record it; finished but for its exit code, which the caller sets with `finish`.
+
+    A run that is interrupted keeps its recorded results and stays incomplete. Raises ReprodbError where
+    nothing can be planned or executed.
+    """
+    with terminated_as_interrupt(), opened_bench(options, listener) as bench:
+        plan = make_plan(options, bench)
+        for skipped in plan.skipped:
+            listener.said(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}")
+        if options.resume is None:
+            run = _new_run(options, plan, bench, now)
+        else:
+            run = _resumed(options.resume, options, database, plan, bench)
+        canaries = run_canaries(plan, bench)
+        for canary in canaries:
+            if not canary.ok:
+                listener.said(f"canary {canary.name}: {canary.sentence}")
+        run_id = _record(plan, replace(run, canaries=canaries), bench, database, listener)
+        database.finish(run_id, None, now(), canaries=canaries)
+    return RecordedRun(database.run(run_id), database.results(run_id), plan.suite, bench.where.sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """An opened device with the artifact store beside it: what plans are carried out on."""
+
+    options: RunOptions
+    store: ArtifactStore
+    where: Where
+    pool: Pool
+    platform: Platform
+
+    def results(self, plan: Plan, seed: str, progress: Progress | None = None) -> Generator[Made, None, None]:
+        """The plan's results as they come. Close the generator to stop the compilers."""
+        from reprodb.campaign import Progress, carry_out
+
+        return carry_out(
+            plan,
+            self.pool,
+            self.where.lane,
+            self.store,
+            seed=seed,
+            jobs=self.options.jobs,
+            no_compile=self.options.no_compile,
+            progress=progress or Progress(),
+        )
+
+
+def make_plan(options: RunOptions, bench: Bench) -> Plan:
+    """The plan for these options on that bench. With `no_compile` the store's toolchains count as found."""
+    from reprodb.campaign import plan
+    from reprodb.profiles import bundled_profiles, load_profiles, select
+    from reprodb.suite import bundled_suite, load_suite, select_kernels
+    from reprodb.toolchains import catalog
+
+    suite = load_suite(options.suite or bundled_suite())
+    profiles = load_profiles(options.profiles_file or bundled_profiles())
+    device = bench.where.device
+    return plan(
+        suite,
+        select_kernels(suite, options.kernels),
+        select(profiles, options.profiles),
+        bench.store.toolchains() if options.no_compile else catalog.find(),
+        arch=options.arch,
+        native=device.arch if device else None,
+        repetitions=options.repetitions,
+        require=options.require,
+        cases=options.cases,
+    )
+
+
+@contextmanager
+def opened_bench(options: RunOptions, listener: Listener) -> Iterator[Bench]:
+    """A started pool on the device that the options ask for.
+
+    A GPU that `auto` chose and that then cannot be opened gives way to the model, and the sentence says so.
+    """
+    from reprodb.artifacts import DEFAULT_ROOT, ArtifactStore
+    from reprodb.executors.choice import resolve_device, without_gpu
+
+    store = ArtifactStore(options.store or DEFAULT_ROOT, listener.said)
+    where = resolve_device(options.device)
+    try:
+        pool, platform = _start(where, options, store)
+    except ExecutionError as error:
+        if options.device != "auto" or where.device is None:
+            raise
+        where = without_gpu(error.problem.splitlines()[0])
+        pool, platform = _start(where, options, store)
+    listener.said(where.sentence)
+    with pool:
+        yield Bench(options, store, where, pool, platform)
+
+
+def _start(where: Where, options: RunOptions, store: ArtifactStore) -> tuple[Pool, Platform]:
+    from reprodb.campaign import cores
+    from reprodb.executors.base import ExecutorOptions
+    from reprodb.executors.pool import Limits, Pool
+
+    index = where.device.index if where.device else 0
+    workers = 1 if where.device else options.jobs or cores()
+    pool = Pool(
+        ExecutorOptions(where.executor, index, store.root.absolute() / "model"),
+        workers=workers,
+        limits=Limits(options.timeout),
+    )
+    try:
+        return pool, pool.start()
+    except BaseException:
+        pool.close()
+        raise
+
+
+def run_canaries(plan: Plan, bench: Bench) -> tuple[CanaryOutcome, ...]:
+    """The canaries' outcomes, under the plan's first toolchain and architecture."""
+    from reprodb.canaries import not_run, outcomes, plan_canaries
+
+    if not plan.builds:
+        return ()
+    first = plan.builds[0]
+    try:
+        with closing(bench.results(plan_canaries(first.toolchain, first.arch), "canaries")) as made:
+            return outcomes([result for result, _ in made])
+    except ToolchainError as error:  # a store that was filled without them
+        return not_run(error.problem)
+
+
+def _new_run(options: RunOptions, plan: Plan, bench: Bench, now: Clock) -> Run:
+    from reprodb.environment import host_environment
+
+    return Run(
+        uid=uuid4().hex,
+        suite=plan.suite.name,
+        lane=bench.where.lane,
+        environment=host_environment(bench.platform),
+        started_at=now(),
+        label=options.label,
+        skipped=plan.skipped,
+        policy=options.policy,
+        kind=options.kind,
+        seed=options.seed,
+    )
+
+
+def _resumed(ref: str, options: RunOptions, database: Store, plan: Plan, bench: Bench) -> Run:
+    """The incomplete run to go on with. Raises UsageError where its rows would not be of one making."""
+    run_id = database.resolve(ref).run_id
+    if run_id is None:
+        raise UsageError(f"run {ref!r} cannot be resumed", allowed="the number of an incomplete run")
+    run = database.run(run_id)
+    if run.complete:
+        raise UsageError(f"run {run_id} is complete", allowed="the number of an incomplete run")
+    now_on, was_on = bench.platform.device, run.environment.device
+    before = (run.suite, run.lane.value, was_on.uuid if was_on else "")
+    here = (plan.suite.name, bench.where.lane.value, now_on.uuid if now_on else "")
+    if before != here:
+        was, would_be = (" ".join(part for part in parts if part) for parts in (before, here))
+        raise UsageError(f"run {run_id} is of {was}; this would be {would_be}", remedy="start a new run")
+    if options.seed not in (None, run.seed):
+        raise UsageError(f"run {run_id} has another seed", remedy="leave --seed out")
+    return run
+
+
+def _record(plan: Plan, run: Run, bench: Bench, database: Store, listener: Listener) -> int:
+    """Record results as they come; the number of the run, which begins with its first result."""
+    from reprodb.campaign import Progress
+
+    run_id = run.id
+    left = plan if run_id is None else plan.without(database.completed_rows(run_id))
+    listener.planned(left)
+    seed = run.uid if run.seed is None else str(run.seed)
+    done = 0
+    with closing(bench.results(left, seed, Progress(listener.built))) as made:
+        try:
+            for result, artifact in made:
+                if run_id is None:
+                    run_id = database.begin(run)
+                database.record(run_id, result, artifact, keep=bench.options.keep)
+                done += 1
+                listener.finished(result)
+        except KeyboardInterrupt:
+            kept = f"run {run_id} keeps {done} of {len(left.rows)} results and is incomplete"
+            listener.said(f"interrupted: {kept}; go on with --resume {run_id}" if done else "interrupted")
+            raise
+    if run_id is None:
+        raise UsageError("nothing to run: no kernel and case is selected")
+    return run_id
+
+
+@contextmanager
+def terminated_as_interrupt() -> Iterator[None]:
+    """While this runs, SIGTERM ends work as Ctrl-C does: what is complete is kept and workers go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

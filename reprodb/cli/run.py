@@ -1,0 +1,141 @@
+"""`reprodb run`: build, execute and record, without comparing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprodb.cli.options import (
+    ArchOption,
+    DatabaseOption,
+    DeviceOption,
+    JobsOption,
+    JsonOption,
+    KernelOption,
+    LabelOption,
+    ProfileOption,
+    ProfilesFileOption,
+    QuietOption,
+    RepetitionsOption,
+    RequireOption,
+    StoreOption,
+    SuiteOption,
+    TimeoutOption,
+)
+from reprodb.errors import Exit
+
+if TYPE_CHECKING:
+    from reprodb.domain import CanaryOutcome, Result
+
+CaseOption = Annotated[
+    list[str] | None, typer.Option("--case", metavar="NAME", help="Only these cases (repeatable, globs).")
+]
+NoCompileOption = Annotated[
+    bool, typer.Option("--no-compile", help="Run what is in the artifact store; compile nothing.")
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", metavar="N", help="Fix the model's arrival orders; by default each run has its own."
+    ),
+]
+ResumeOption = Annotated[
+    str | None, typer.Option("--resume", metavar="RUN", help="Go on with an interrupted run.")
+]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Store patterns above 16 MiB whole.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("run")(run)
+
+
+def run(
+    *,
+    suite: SuiteOption = None,
+    kernel: KernelOption = None,
+    case: CaseOption = None,
+    profile: ProfileOption = None,
+    profiles_file: ProfilesFileOption = None,
+    require: RequireOption = None,
+    repetitions: RepetitionsOption = 100,
+    device: DeviceOption = "auto",
+    db: DatabaseOption = None,
+    store: StoreOption = None,
+    label: LabelOption = None,
+    timeout: TimeoutOption = 60.0,
+    jobs: JobsOption = None,
+    arch: ArchOption = None,
+    no_compile: NoCompileOption = False,
+    seed: SeedOption = None,
+    resume: ResumeOption = None,
+    keep: KeepOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build and execute kernels under profiles and record their bits. `nightly` also compares and reports.
+
+    Exit 3 where a guaranteed kernel shows more than one pattern or a result is inaccurate, 4 where a result
+    is missing or a canary failed.
+    """
+    from reprodb.cli.flow import RunOptions, record_run, utc_now
+    from reprodb.cli.progress import listener
+    from reprodb.store import open_store
+
+    options = RunOptions(
+        suite=suite,
+        profiles_file=profiles_file,
+        kernels=tuple(kernel or ()),
+        profiles=tuple(profile or ()),
+        cases=tuple(case or ()),
+        require=tuple(require or ()),
+        repetitions=repetitions,
+        device=device,
+        store=store,
+        label=label,
+        timeout=timeout,
+        jobs=jobs,
+        arch=arch,
+        no_compile=no_compile,
+        seed=seed,
+        resume=resume,
+        keep=keep,
+    )
+    with open_store(db, write=True) as database:
+        with listener(quiet=quiet) as said:
+            for note in database.notes:
+                said.said(note)
+            recorded = record_run(options, database, said)
+        code, reason = verdict(recorded.results, recorded.run.canaries)
+        database.finish(recorded.run.id or 0, int(code), utc_now())
+        if as_json:
+            from reprodb.render.json import dumps, show
+
+            typer.echo(dumps(show(database.run(recorded.run.id or 0), recorded.results)), nl=False)
+        else:
+            lane = recorded.run.lane
+            typer.echo(f"run {recorded.run.id}: {len(recorded.results)} results, {lane}; {reason}")
+    raise typer.Exit(int(code))
+
+
+def verdict(results: Iterable[Result], canaries: Iterable[CanaryOutcome]) -> tuple[Exit, str]:
+    """The exit code of a run that is compared with nothing, and its reason in words."""
+    from reprodb.domain import Accuracy, Status
+
+    failed = [canary for canary in canaries if canary.fatal and not canary.ok]
+    if failed:
+        names = ", ".join(canary.name for canary in failed)
+        return Exit.NO_ANSWER, f"invalid: canary {names} failed"
+    found = list(results)
+    lost = [r for r in found if any(o.determinism.guaranteed and o.distinct > 1 for o in r.outputs)]
+    outside = [r for r in found if r.accuracy.verdict is Accuracy.OUTSIDE]
+    absent = [r for r in found if r.status is not Status.OK]
+    if lost or outside:
+        words = [f"{len(lost)} lost determinism"] * bool(lost) + [f"{len(outside)} inaccurate"] * bool(
+            outside
+        )
+        return Exit.UNTRUSTWORTHY, ", ".join(words)
+    if absent:
+        return Exit.NO_ANSWER, f"{len(absent)} without a result"
+    return Exit.CLEAN, "all executed"
