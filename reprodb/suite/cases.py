@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 
 from reprodb.domain import DTYPE_BYTES, Buffer, Case, Input, Pairs, Role
 from reprodb.errors import UsageError
@@ -136,12 +136,12 @@ def _reference(
 
     name = table.data["reference"]
     if not isinstance(name, str) or name not in REFERENCES:
-        raise table.wrong("reference", ", ".join(REFERENCES), suggest(str(name), REFERENCES))
+        raise table.wrong("reference", ", ".join(REFERENCES), suggest(name, REFERENCES))
     tolerance = table.data.get("rel_tol")
     if (
         not isinstance(tolerance, int | float)
         or isinstance(tolerance, bool)
-        or not (isfinite(tolerance) and tolerance >= 0)
+        or not 0 <= tolerance <= sys.float_info.max
     ):
         raise table.wrong("rel_tol", "a finite number of at least 0, with every reference")
     result = next((b for b in buffers if b.role is Role.RESULT), None)

@@ -88,7 +88,7 @@ def _args(table: Table, inputs: Mapping[str, Input], buffers: set[str] | None) -
                 table.where,
                 f"args: unknown argument {shown(entry)}",
                 f"{', '.join(known)}, or {{value = 1.5, dtype = 'float32'}}",
-                suggest(entry, known) if isinstance(entry, str) else "",
+                suggest(entry, known),
             )
     return tuple(args)
 

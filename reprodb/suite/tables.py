@@ -47,8 +47,9 @@ def collecting(problems: list[Problem]) -> Iterator[None]:
         problems.append(problem)
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), 1, 0.5)
+def suggest(name: object, known: Iterable[str]) -> str:
+    """The nearest known name as a remedy, or nothing where none is near."""
+    close = get_close_matches(name, list(known), 1, 0.5) if isinstance(name, str) else []
     return f"did you mean {close[0]!r}?" if close else ""
 
 
@@ -120,7 +121,7 @@ class Table:
         options = tuple(options)
         value = self.data.get(key)
         if value not in options:
-            raise self.wrong(key, ", ".join(options), suggest(str(value), options))
+            raise self.wrong(key, ", ".join(options), suggest(value, options))
         return str(value)
 
     def enum(self, key: str, kind: Callable[[str], E], options: Iterable[str]) -> E:
