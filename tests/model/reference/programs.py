@@ -194,6 +194,7 @@ class Writer:
             (24, self.simple),
             (2, self.branch),
             (2, self.loop),
+            (1, self.switch),
             (2, self.local),
             (2, self.memory),
             (2, self.atomic),
@@ -240,6 +241,20 @@ class Writer:
         if self.rng.random() < 0.3:
             self.emit(f"@{self.pick('p')} bra {end};")
         self.emit(f"bra {top};")
+        self.emit_label(end)
+
+    def switch(self, depth: int) -> None:
+        """A branch by table."""
+        index, table, end = self.temp("r"), self.label(), self.label()
+        arms = [self.label() for _ in range(self.rng.randint(2, 3))]
+        self.emit(f"rem.u32 {index}, {self.pick('r')}, {len(arms)};")
+        self.lines.append(f"{table}: .branchtargets {', '.join(arms)};")
+        self.emit(f"brx.idx {index}, {table};")
+        for arm in arms:
+            self.emit_label(arm)
+            self.body(depth + 1)
+            if self.rng.random() < 0.7:
+                self.emit(f"bra.uni {end};")
         self.emit_label(end)
 
     def emit_label(self, name: str) -> None:

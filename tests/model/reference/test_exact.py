@@ -95,8 +95,8 @@ def test_a_root_is_the_largest_float_whose_square_does_not_exceed(a: int, b: int
     [
         # (1 + 2^-23)^2 - 2^-46 = 1 + 2^-22 exactly.
         (0x3F800001, 0x3F800001, 0xA8800000, "rn", 0x3F800002),
-        # Just above the middle of 1 and its successor; and 2^-70 below the middle of two floats, which a sum in
-        # double would take for the middle and round to even.
+        # Just above the middle of 1 and its successor; and 2^-70 below the middle of two floats, which a sum
+        # in double would take for the middle and round to even.
         (0x33800000, 0x3F800001, 0x3F800000, "rn", 0x3F800001),
         (0x3F7FFFFE, 0x33800001, 0x3F800001, "rn", 0x3F800001),
         (0x33800000, 0x3F800000, 0x3F800000, "rn", 0x3F800000),
