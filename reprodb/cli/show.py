@@ -18,6 +18,7 @@ from reprodb.errors import UsageError
 
 if TYPE_CHECKING:
     from reprodb.domain import Result, Run
+    from reprodb.findings import Diff
     from reprodb.store.store import Store
 
 RunArgument = Annotated[
@@ -114,7 +115,15 @@ def report(
     with open_store(db) as store:
         found, results = _run(store, run, kernel, profile)
         rows = matrix(results)
-        page = html.report(found, results, matrix=rows, fetch=store.pattern, code_texts=store.code_texts)
+        diff = _night(store, found, results)
+        page = html.report(
+            found,
+            results,
+            diff,
+            matrix=diff.matrix if diff else rows,
+            fetch=store.pattern,
+            code_texts=store.code_texts,
+        )
     document = json.show(found, results, rows)
     files = (out / f"run-{found.id}.html", out / f"run-{found.id}.json")
     write_text(files[0], page)
@@ -123,6 +132,21 @@ def report(
         _print(json.dumps({"schema": "reprodb.report/1", "files": [str(file) for file in files]}))
     else:
         _print(f"{files[0]}\n")
+
+
+def _night(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff | None":
+    """The diff of a nightly with the references that it met; None for a run that compared nothing."""
+    if run.kind != "nightly":
+        return None
+    from reprodb.cli.judging import ledger_at, load_references
+    from reprodb.compare import Side
+    from reprodb.policy import parse_policy
+    from reprodb.review import review_night
+
+    then = run.finished_at or run.started_at
+    policy = parse_policy(run.policy, f"the policy of run {run.id}")
+    references = load_references(store, run, results, ledger_at(None), then)
+    return review_night(Side(run, results), references, store.pattern, policy, now=then)
 
 
 def write_text(path: Path, text: str) -> None:

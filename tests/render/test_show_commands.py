@@ -19,6 +19,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     with open_store(str(path), write=True) as store:
         for number in (1, 2):
             whole = samples.run(number, label=f"night-{number}")
+            kind = "run" if number == 1 else "nightly"
             run = Run(
                 whole.uid,
                 whole.suite,
@@ -26,10 +27,11 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
                 whole.environment,
                 whole.started_at,
                 whole.label,
-                kind="nightly",
+                kind=kind,
             )
             run_id = store.begin(run)
-            store.record_many(run_id, [(result, None) for result in samples.night()])
+            ids = store.record_many(run_id, [(result, None) for result in samples.night()])
+            store.accept(ids)
             store.finish(run_id, 0, run.started_at + timedelta(seconds=41))
     return str(path)
 
@@ -95,6 +97,17 @@ def test_report_writes_a_page_and_its_json(
     assert "9 patterns in 100, spread 9 ULP" in text
     assert json.loads((tmp_path / "new" / "run-1.json").read_text())["schema"] == "reprodb.show/1"
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["run-1.html", "run-1.json"]
+
+
+def test_the_report_of_a_nightly_has_its_diff(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Night 2 is compared with what night 1 left as references."""
+    reprodb(capsys, "report", "2", "--out", str(tmp_path), "--db", database)
+    text = (tmp_path / "run-2.html").read_text()
+    assert "accepted: 15" in text
+    assert "15 rows have bits on both sides" in text
+    assert "<b>5</b> same" in text
 
 
 @pytest.mark.parametrize(
