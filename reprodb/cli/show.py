@@ -19,6 +19,8 @@ from reprodb.errors import UsageError
 if TYPE_CHECKING:
     from reprodb.domain import Result, Run
     from reprodb.findings import Diff
+    from reprodb.render.sources import Past
+    from reprodb.render.timeline import Moment
     from reprodb.store.store import Store
 
 RunArgument = Annotated[
@@ -123,6 +125,7 @@ def report(
             matrix=diff.matrix if diff else rows,
             fetch=store.pattern,
             code_texts=store.code_texts,
+            past=past_of(store, found),
         )
     document = json.show(found, results, rows)
     files = (out / f"run-{found.id}.html", out / f"run-{found.id}.json")
@@ -147,6 +150,25 @@ def _night(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff |
     policy = parse_policy(run.policy, f"the policy of run {run.id}")
     references = load_references(store, run, results, ledger_at(None), then)
     return review_night(Side(run, results), references, store.pattern, policy, now=then)
+
+
+def past_of(store: "Store", run: "Run") -> "Past":
+    """What a page of `run` asks for the past of a row: its moments up to that run, newest first."""
+    from reprodb.domain import scope_of
+    from reprodb.render.timeline import moments
+
+    def past(result: "Result") -> "tuple[Moment, ...]":
+        entries = store.history(
+            result.kernel.name, case=result.case.name, profile=result.profile, suite=run.suite, limit=400
+        )
+        scope = scope_of(run, result)
+        return moments(
+            (then, found)
+            for then, found in entries
+            if scope_of(then, found) == scope and then.started_at <= run.started_at
+        )
+
+    return past
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,7 +1,7 @@
 """A comparison opened up in full: both sides, bits, layers, code, and what to do next."""
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -10,11 +10,11 @@ from reprodb.domain import CodeOrigin, Output, Result, Role, Run, Status
 from reprodb.findings import CodeDelta, Comparison, ElementDelta, OutputDelta, Verdict
 from reprodb.render import bitcells, charts
 from reprodb.render.sidebyside import SideBySide, side_by_side
-from reprodb.render.spectra import Fetch, own_histogram
+from reprodb.render.sources import CodeTexts, Sources
+from reprodb.render.spectra import own_histogram
 from reprodb.render.text import full_stop, lines, ranges
+from reprodb.render.timeline import Moment
 from reprodb.render.words import VERDICTS, Step, Word, bits_of, hash_of, observed, profiles_of, reference_of
-
-CodeTexts = Callable[[str], tuple[str | None, str | None]]
 
 # Elements opened up as cells in a buffer; the others are rows of a folded table.
 OPEN_ELEMENTS = 3
@@ -22,6 +22,8 @@ OPEN_ELEMENTS = 3
 OPCODE_ROWS = 8
 # Characters of side-by-side code a page carries; past it, counts alone.
 CODE_BUDGET = 200_000
+# Moments in a strip.
+STRIP = 120
 # Code is put side by side for this many pairs of artifacts at most.
 CODE_PAIRS = 24
 
@@ -99,6 +101,7 @@ class Finding:
     chart: charts.Histogram | None
     chart_title: str
     repetitions: MapView | None
+    strip: tuple[Moment, ...]  # of this row over the runs, oldest first
     code: CodeView | None
     errors: tuple[str, ...]
     next: tuple[Step, ...]
@@ -223,7 +226,7 @@ class CodeShelf:
         return tuple(shown), ""
 
 
-def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, fetch: Fetch | None) -> Finding:
+def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, sources: Sources) -> Finding:
     """A comparison opened up in full."""
     word, told = VERDICTS[c.verdict], c.attribution
     anchor = f"f{number}"
@@ -248,14 +251,20 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, fe
         tuple(alarm.value.capitalize() + "." for alarm in told.alarms) if told else (),
         _side_rows(c),
         tuple(delta_view(d, _dtype_of(either)) for d in _by_role(c.outputs)),
-        own_histogram(broken, fetch),
+        own_histogram(broken, sources.fetch),
         f"Patterns of {c.kernel} in the candidate",
         _odd_repetitions(broken),
+        strip(sources.past(either)) if sources.past else (),
         shelf.view(c, anchor) if c.verdict is not Verdict.MISSING else None,
         lines(failing.error or (failing.build.log if failing.build else "")) if failing else (),
         _next_steps(c, word, candidate_run),
         tuple(full_stop(note[0].upper() + note[1:]) for note in notes if note),
     )
+
+
+def strip(moments: Sequence[Moment]) -> tuple[Moment, ...]:
+    """The newest moments that a strip has room for, oldest first."""
+    return tuple(reversed(moments[:STRIP]))
 
 
 def _by_role(deltas: Iterable[OutputDelta]) -> tuple[OutputDelta, ...]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from reprodb.domain import Result, Run
 from reprodb.findings import Diff, MatrixRow
-from reprodb.render.text import joined, visible
+from reprodb.render.sources import CodeTexts, Fetch, Past, Sources
+from reprodb.render.text import joined, utc, visible
+from reprodb.render.timeline import STEPS
 from reprodb.render.words import ACCURACY, LANES, VERDICTS, run_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from reprodb.render.finding import CodeTexts
-    from reprodb.render.spectra import Fetch
     from reprodb.render.views import Page
 
 _STATES = {"same": "=", "differs": "≠", "unknown": "?"}
@@ -28,41 +28,72 @@ def report(
     diff: Diff | None = None,
     *,
     matrix: Sequence[MatrixRow] = (),
-    fetch: "Fetch | None" = None,
-    code_texts: "CodeTexts | None" = None,
+    fetch: Fetch | None = None,
+    code_texts: CodeTexts | None = None,
+    past: Past | None = None,
+    home: str = "",
 ) -> str:
     """The page of a run: its verdict where it was compared, its profile matrix and every result.
 
     `fetch(sha256)` gives a pattern's bytes where results carry none; `code_texts(key)` the PTX and SASS of
-    an artifact. Both may be left out, and so may `matrix` where the diff has one.
+    an artifact; `past(result)` the moments of its row, newest first. All may be left out, and so may
+    `matrix` where the diff has one. `home` is the address of a site's index.
     """
     from reprodb.render.views import report_page
 
-    ordered = tuple(results)
-    page = report_page(run, ordered, diff, matrix, code_texts=code_texts, fetch=fetch)
-    return _page(run, f"{page.top.headline} · {run_name(run)}", page)
+    page = report_page(
+        run, tuple(results), diff, matrix, Sources(fetch=fetch, code_texts=code_texts, past=past)
+    )
+    return _comparison(run, page, home)
 
 
-def diff(value: Diff, fetch: "Fetch | None" = None, code_texts: "CodeTexts | None" = None) -> str:
+def diff(
+    value: Diff,
+    fetch: Fetch | None = None,
+    code_texts: CodeTexts | None = None,
+    past: Past | None = None,
+) -> str:
     """The page of a diff of two runs, or of a nightly with its references."""
     from reprodb.render.views import diff_page
 
-    page = diff_page(value, code_texts, fetch)
-    return _page(value.candidate, f"{page.top.headline} · {run_name(value.candidate)}", page)
+    page = diff_page(value, Sources(fetch=fetch, code_texts=code_texts, past=past))
+    return _comparison(value.candidate, page, "")
 
 
-def _page(run: Run, title: str, page: "Page") -> str:
-    template = _environment().get_template("comparison.html")
-    text = template.render(run=run, title=title, view=page, lane=LANES[run.lane], stamp=_stamp(run))
-    return _without_blank_lines(text)
+def history(kernel: str, entries: Iterable[tuple[Run, Result]], *, home: str = "") -> str:
+    """The page of a kernel: a strip over the runs for each case, profile, lane and GPU; newest first in."""
+    from reprodb.render.history import history_page
+    from reprodb.render.timeline import moments
+
+    view = history_page(kernel, moments(entries))
+    return _page(
+        "history.html",
+        title=f"{visible(kernel)} · history",
+        view=view,
+        lane=view.lane,
+        band="Measured and modelled results, apart",
+        stamp="Made by reprodb from recorded values.",
+        home=home,
+    )
+
+
+def _comparison(run: Run, view: "Page", home: str) -> str:
+    return _page(
+        "comparison.html",
+        title=f"{view.top.headline} · {run_name(run)}",
+        view=view,
+        lane=run.lane,
+        stamp=f"Made by reprodb {run.environment.reprodb} from the recorded values of run {run.uid}.",
+        home=home,
+    )
+
+
+def _page(template: str, **context: Any) -> str:
+    return _without_blank_lines(_environment().get_template(template).render(context))
 
 
 def _without_blank_lines(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if line.strip()) + "\n"
-
-
-def _stamp(run: Run) -> str:
-    return f"Made by reprodb {run.environment.reprodb} from the recorded values of run {run.uid}."
 
 
 def _asset(name: str) -> str:
@@ -111,15 +142,19 @@ def _environment() -> "Environment":
         "verdicts": VERDICTS,
         "accuracies": ACCURACY,
         "states": _STATES,
+        "lanes": LANES,
+        "steps": STEPS,
     }
-    environment.filters |= {
+    filters: dict[str, Any] = {
         "n": lambda value: f"{value:,}",
         "signed": lambda value: f"{value:+,}".replace("-", "−"),
         "rel": lambda value: f"{value:.3e}" if isinstance(value, float) else str(value),
         "short": lambda text: text[:8],
         "joined": lambda names: joined(list(names)),
         "group": _group_class,
+        "utc": utc,
     }
+    environment.filters |= filters
     return environment
 
 

@@ -1,15 +1,14 @@
 """Patterns of arrival-order kernels: tables and histograms of churn, and of one result by itself."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reprodb.domain import Output, Result
 from reprodb.findings import Comparison, Support
 from reprodb.render import charts
+from reprodb.render.sources import Fetch
 from reprodb.render.text import count, full_stop
 from reprodb.render.words import patterns, profiles_of
-
-Fetch = Callable[[str], bytes]
 
 # Types that NumPy rounds a reference to.
 _NUMPY_FLOATS = ("float16", "float32", "float64")

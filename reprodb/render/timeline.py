@@ -69,7 +69,9 @@ def _changed(before: tuple[Run, Result] | None, run: Run, result: Result) -> tup
     pairs.append(("driver", old_run.environment.driver, run.environment.driver))
     if old.build and result.build:
         pairs.append(("", old.build.toolchain.label, result.build.toolchain.label))
-        pairs.append(("flags", " ".join(old.build.options), " ".join(result.build.options)))
+        options = old.build.options, result.build.options
+        gone, come = ([o for o in options[a] if o not in options[1 - a]] for a in (0, 1))
+        pairs.append(("flags", " ".join(gone), " ".join(come)))
         pairs.append(("source", old.build.source_digest[:8], result.build.source_digest[:8]))
     old_device, device = old_run.environment.device, run.environment.device
     pairs.append(("GPU", old_device.uuid if old_device else None, device.uuid if device else None))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from reprodb.domain import Result, Run
 from reprodb.findings import Comparison, Diff, MatrixRow
 from reprodb.render import matrix
-from reprodb.render.finding import CodeShelf, CodeTexts, Finding, finding
-from reprodb.render.spectra import ChurnGroup, Fetch, Spectrum, churn_groups, spectrum
+from reprodb.render.finding import CodeShelf, Finding, finding
+from reprodb.render.sources import Sources
+from reprodb.render.spectra import ChurnGroup, Spectrum, churn_groups, spectrum
 from reprodb.render.text import count
 from reprodb.render.top import Top, diff_top, run_top
 from reprodb.render.words import (
@@ -74,19 +75,19 @@ def result_row(r: Result) -> ResultRow:
     return ResultRow(r, observed(r), bits_of(r), hash_of(r), error)
 
 
-def diff_page(diff: Diff, code_texts: CodeTexts | None, fetch: Fetch | None) -> Page:
+def diff_page(diff: Diff, sources: Sources) -> Page:
     """A diff: findings in full, churn and what held in quiet rows."""
     ordered = worst_first(diff.comparisons)
     loud = tuple(c for c in ordered if flagged(c))
     quiet = tuple(c for c in ordered if not flagged(c))
-    shelf = CodeShelf(code_texts)
+    shelf = CodeShelf(sources.code_texts)
     churns = tuple(c for c in quiet if c.churn)
     held = tuple(c for c in quiet if not c.churn)
     counts = ", ".join(f"{n:,} {VERDICTS[verdict].label}" for verdict, n in tally(held))
     return Page(
         diff_top(diff),
         matrix.table(diff.matrix),
-        tuple(finding(c, n, shelf, diff.candidate, fetch) for n, c in enumerate(loud, 1)),
+        tuple(finding(c, n, shelf, diff.candidate, sources) for n, c in enumerate(loud, 1)),
         churn_groups(churns, opened=bool(loud) and len(churns) <= 2),
         tuple(held_row(c) for c in held),
         counts,
@@ -98,15 +99,13 @@ def report_page(
     results: Sequence[Result],
     diff: Diff | None,
     rows: Sequence[MatrixRow],
-    *,
-    code_texts: CodeTexts | None,
-    fetch: Fetch | None,
+    sources: Sources,
 ) -> Page:
     """A run, with its diff where it was compared."""
     ordered = sort_results(results)
-    page = diff_page(diff, code_texts, fetch) if diff else Page(run_top(run, ordered), matrix.table(()))
+    page = diff_page(diff, sources) if diff else Page(run_top(run, ordered), matrix.table(()))
     table = matrix.table(rows or (diff.matrix if diff else ()))
-    spectra = () if diff else tuple(s for r in ordered if (s := spectrum(r, fetch)))
+    spectra = () if diff else tuple(s for r in ordered if (s := spectrum(r, sources.fetch)))
     return replace(
         page,
         matrix=table,

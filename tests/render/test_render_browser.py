@@ -22,7 +22,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-NAMES = ("quiet", "contraction", "eventful", "alone", "hostile")
+NAMES = ("quiet", "contraction", "eventful", "alone", "hostile", "history")
 
 
 def chromium() -> str:
@@ -54,6 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "alone": html.report(samples.run(1, lane), samples.night(lane), matrix=samples.matrix()),
         "hostile": html.report(hostile.candidate, [c.either for c in hostile.comparisons], hostile),
     }
+    pages["history"] = html.history("sum_squares_tree", samples.past())
     assert tuple(pages) == NAMES
     for name, page in pages.items():
         (place / f"{name}.html").write_text(page)

@@ -11,6 +11,7 @@ import pytest
 from reprodb.domain import Lane
 from reprodb.findings import Diff
 from reprodb.render import html
+from reprodb.render.timeline import moments
 from tests.render import samples
 
 VOID = {"meta", "br", "path", "rect", "input", "link"}
@@ -99,6 +100,26 @@ def test_nothing_is_loaded_and_only_our_style_and_script_run(name: str) -> None:
     assert "http://" not in page
     assert "https://" not in page
     assert "url(" not in page
+
+
+def test_a_history_shows_what_changed_when() -> None:
+    page = html.history("sum_squares_tree", samples.past())
+    outline = Outline(page)
+    assert "Bits moved 1 time over 40 runs." in outline.text
+    assert (
+        "run 20 nvrtc 12.6.85 → nvrtc 13.5.37; flags --fmad=false → --fmad=true, bits moved" in outline.text
+    )
+    assert "measured on NVIDIA H200" in outline.text
+    assert page == html.history("sum_squares_tree", samples.past())
+    cells = [a for t, a in outline.tags if t == "li" and (a.get("title") or "").startswith("run ")]
+    assert len(cells) == 43
+    assert html.history("k", ()).count("<h1") == 1
+
+
+def test_a_finding_has_the_strip_of_its_row() -> None:
+    found = moments(samples.past())
+    page = html.diff(samples.eventful(), past=lambda _: found)
+    assert "Over the runs" in Outline(page).text
 
 
 def test_a_clean_night_is_short_and_quiet() -> None:
