@@ -1,0 +1,205 @@
+"""`atom` and `red`: read-modify-write by one lane after another, in the order of lanes.
+
+Float additions in global memory flush subnormals to zeros of their sign (what `RED…FTZ` does, whatever
+the flags); in shared memory they are kept.
+"""
+
+from __future__ import annotations
+
+from reprodb.executors.model import floats, layout
+from reprodb.executors.model.emit import B, Emit, L, Mods, W
+from reprodb.executors.model.floats import BF16, F16, F32, FORMATS
+from reprodb.executors.model.llvm import WARP, Code, Value, const
+from reprodb.executors.model.memory import address_of, find, space_of
+from reprodb.executors.model.ptx import Mem, Operand, Sink, Vec
+
+_FLUSHING = ("global", "generic")  # generic ones that meet shared memory are told apart at run time
+
+
+def atom(e: Emit, m: Mods) -> None:
+    """`atom d, [a], b{, c}`: d is what was there before."""
+    _atomic(e, m, e.operand(0), 1)
+
+
+def red(e: Emit, m: Mods) -> None:
+    """`red [a], b`: the same without a result."""
+    _atomic(e, m, None, 0)
+
+
+def _atomic(e: Emit, m: Mods, to: Operand | None, at: int) -> None:
+    operand = e.memory(at)
+    space = space_of(e, m, operand)
+    operation, kind = m["op"], m["type"]
+    bits = 32 if kind.endswith("x2") else int("".join(c for c in kind if c.isdigit()))
+    values = e.operand(at + 1)
+    if isinstance(values, Vec):
+        for i, item in enumerate(values.items):
+            part = to.items[i] if isinstance(to, Vec) else None
+            _one(e, operation, kind, bits, space, operand, i * bits // 8, [item], part)
+        return
+    arguments: list[Operand] = [values]
+    if operation == "cas":
+        arguments.append(e.operand(at + 2))
+    _one(e, operation, kind, bits, space, operand, 0, arguments, to)
+
+
+def _one(
+    e: Emit, operation: str, kind: str, bits: int, space: str, address: Mem, skip: int,
+    arguments: list[Operand], to: Operand | None,
+) -> None:  # fmt: skip
+    code = e.code
+    base, offset = address_of(e, address, space)
+    if offset + skip:
+        base = code.op("add", base, code.const(base, offset + skip))
+    base = code.resize(code.splat(base), "i64")
+    site = e.site(space, bits // 8, writes=True)
+    values = [e.value(a, bits, WARP) for a in arguments]
+    wanted = to is not None and not e.unread(to)
+    helper = _helper(e, operation, kind, bits, space, wanted=wanted)
+    slots = Value("ptr", 1, "%slot.addresses"), Value("ptr", 1, "%slot.data")
+    code.store(base, slots[0], 64)
+    step = WARP * bits // 8
+    for i, value in enumerate(values):
+        code.store(value, code.at(slots[1], i * step), min(64, step))
+    code.invoke(helper, W, B, L, site, e.mask(), *slots)
+    e.leave_on_error()
+    if to is not None and wanted and not isinstance(to, Sink):
+        e.assign(to, code.load(f"i{bits}", code.at(slots[1], 2 * step), WARP, min(64, step)))
+
+
+def _helper(e: Emit, operation: str, kind: str, bits: int, space: str, *, wanted: bool) -> str:
+    """The function for one operation: operands at data[0] and data[1], old values go to data[2].
+
+    Consecutive lanes that meet at one address keep its value in a register between them.
+    """
+    helpers = e.code.helpers
+    name = f"atom.{space}.{operation}.{kind}" + (".old" if wanted else "")
+    if helpers.known(name):
+        return name
+    finder = find(space).text
+    helpers.declare("declare i32 @llvm.cttz.i32(i32, i1)")
+    code = Code(helpers)
+    inner = Emit(code, e.frame, full=True, fail="done")
+    inner.ins, inner.lanes = e.ins, 1
+    size = bits // 8
+    word = f"i{bits}"
+    old = Value(word, 1, "%old")
+    step = WARP * size
+
+    def operand(index: int) -> Value:
+        return code.load(word, code.at(Value("ptr", 1, "%data"), code.define(
+            f"add i64 %own, {index * step}", "i64")), 1, size)  # fmt: skip
+
+    code.label("apply")
+    code.line(f"%old = phi {word} [ %kept, %loop ], [ %fresh, %read ]")
+    code.line("%host = phi ptr [ %last, %loop ], [ %place, %read ]")
+    code.line("%own = mul i64 %lanew, " + str(size))
+    b = operand(0)
+    c = operand(1) if operation == "cas" else b
+    if space == "generic" and kind == "f32" and operation == "add":
+        new = _add_anywhere(inner, code, old, b)
+    else:
+        new = combine(inner, operation, kind, old, b, c, flushing=space in _FLUSHING)
+    if wanted:
+        code.store(
+            old, code.at(Value("ptr", 1, "%data"), code.define(f"add i64 %own, {2 * step}", "i64")), size
+        )
+    code.line(f"%new = bitcast {new.typed} to {word}")
+    code.jump("next")
+    body = "\n".join(code.lines)
+    text = f"""
+define internal void @{name}(ptr %w, ptr %b, ptr %l, i32 %site, i32 %mask, ptr %addrs, ptr %data) noinline {{
+entry:
+  %none = icmp eq i32 %mask, 0
+  br i1 %none, label %leave, label %loop
+loop:
+  %left = phi i32 [ %mask, %entry ], [ %rest, %next ]
+  %last = phi ptr [ null, %entry ], [ %host, %next ]
+  %lasta = phi i64 [ -1, %entry ], [ %a, %next ]
+  %kept = phi {word} [ 0, %entry ], [ %new, %next ]
+  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)
+  %less = sub i32 %left, 1
+  %rest = and i32 %left, %less
+  %lanew = zext i32 %lane to i64
+  %ap = getelementptr i64, ptr %addrs, i64 %lanew
+  %a = load i64, ptr %ap, align 8
+  %same = icmp eq i64 %a, %lasta
+  br i1 %same, label %apply, label %move
+move:
+  %place = call ptr {finder}(ptr %w, ptr %b, ptr %l, i32 %site, i32 %lane, i64 %a,
+                             i64 {size}, i64 {size}, i1 true)
+  %first = icmp eq ptr %last, null
+  br i1 %first, label %check, label %flush
+flush:
+  store {word} %kept, ptr %last, align {size}
+  br label %check
+check:
+  %bad = icmp eq ptr %place, null
+  br i1 %bad, label %fault, label %read
+fault:
+  call void @fail(ptr %w, ptr %l, i32 {layout.E_ACCESS}, i32 %site, i32 %lane, i64 %a)
+  br label %leave
+read:
+  %fresh = load {word}, ptr %place, align {size}
+  br label %apply
+{body}
+next:
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %loop
+done:
+  store {word} %new, ptr %host, align {size}
+  br label %leave
+leave:
+  ret void
+}}
+"""
+    return helpers.function(name, text)
+
+
+def _add_anywhere(e: Emit, code: Code, old: Value, b: Value) -> Value:
+    """An f32 addition through a generic address: what the memory is decides on subnormals."""
+    window = code.define("lshr i64 %a, 32", "i64")
+    shared = code.cmp("icmp eq", window, const("i64", layout.SHARED_WINDOW >> 32))
+    kept = combine(e, "add", "f32", old, b, b, flushing=False)
+    flushed = combine(e, "add", "f32", old, b, b, flushing=True)
+    return code.select(shared, kept, flushed)
+
+
+def combine(e: Emit, operation: str, kind: str, old: Value, b: Value, c: Value, *, flushing: bool) -> Value:
+    """What an atomic operation makes of the old value and its operands."""
+    code = e.code
+    if kind in FORMATS or kind.endswith("x2"):
+        return _combine_floats(e, operation, kind, old, b, flushing=flushing)
+    match operation:
+        case "exch":
+            return b
+        case "cas":
+            return code.select(code.cmp("icmp eq", old, b), c, old)
+        case "inc":
+            wrap = code.cmp("icmp uge", old, b)
+            return code.select(wrap, code.const(old, 0), code.op("add", old, code.const(old, 1)))
+        case "dec":
+            wrap = code.op("or", code.cmp("icmp eq", old, code.const(old, 0)), code.cmp("icmp ugt", old, b))
+            return code.select(wrap, b, code.op("sub", old, code.const(old, 1)))
+        case "min" | "max":
+            return code.intrinsic(("s" if kind.startswith("s") else "u") + operation, old, b)
+        case _:
+            return code.op(operation, old, b)
+
+
+def _combine_floats(e: Emit, operation: str, kind: str, old: Value, b: Value, *, flushing: bool) -> Value:
+    if kind.endswith("x2"):
+        fmt = F16 if kind == "f16x2" else BF16
+        pairs = zip(floats.halves(e, old), floats.halves(e, b), strict=True)
+        return floats.join(e, *(_float(e, operation, fmt, x, y, {}) for x, y in pairs))
+    fmt = FORMATS[kind]
+    return _float(e, operation, fmt, old, b, {"ftz": "ftz"} if flushing and fmt is F32 else {})
+
+
+def _float(e: Emit, operation: str, fmt: floats.Format, x: Value, y: Value, m: Mods) -> Value:
+    if operation in ("min", "max"):
+        return floats.smaller_or_larger(e, {"op": operation}, fmt, x, y)
+    if m.get("ftz"):
+        x, y = floats.flush(e, x, fmt), floats.flush(e, y, fmt)
+    total = e.code.op("fadd", floats.widen(e, x, fmt), floats.widen(e, y, fmt))
+    return floats.result(e, total, fmt, m)

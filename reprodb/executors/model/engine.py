@@ -1,0 +1,280 @@
+"""The model executor: compile stages once, execute every repetition, collect the bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from numpy.typing import NDArray
+
+from reprodb.domain import (
+    Artifact,
+    Buffer,
+    Case,
+    CodeOrigin,
+    Kernel,
+    Lane,
+    OutputSamples,
+    Pairs,
+    Samples,
+    Stage,
+)
+from reprodb.errors import ExecutionError
+from reprodb.executors.model import layout, scheduler
+from reprodb.executors.model.contraction import reconcile
+from reprodb.executors.model.device import Launch, Memory, address_of, pack_params
+from reprodb.executors.model.diagnose import explain
+from reprodb.executors.model.lower import Lowered, lower
+from reprodb.executors.model.machine import MODEL_VERSION, Compiled, Compiler, Host, llvm_version
+from reprodb.executors.model.ptx import Module, parse
+
+# Backward branches of one warp's turn; rounds in which warps only spin before their block gives way;
+# backward branches of a stage spent in turns that ran out, after which it is given up.
+QUANTUM = 4096
+STALLS = 8
+STEPS = 1 << 33
+RESIDENT = 4096  # blocks kept at once when they give way
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long warps and stages may run; tests make them small."""
+
+    quantum: int = QUANTUM
+    stalls: int = STALLS
+    steps: int = STEPS
+    resident: int = RESIDENT
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A kernel's module and its stages, ready to run."""
+
+    name: str
+    module: Module
+    stages: tuple[tuple[Stage, Compiled], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The raw bytes of each recorded buffer, one entry a repetition, and what there is to note."""
+
+    raws: dict[str, list[bytes]]
+    notes: tuple[str, ...]
+
+
+class ModelExecutor:
+    """Executes PTX on the CPU. One thread; keeps compiled stages, in memory and in the `cache` folder."""
+
+    lane = Lane.MODELLED
+
+    def __init__(self, cache: Path | None = None, *, host: Host | None = None) -> None:
+        self.host = host or Host.this()
+        self._compiler = Compiler(self.host, cache)
+        self._compiled: dict[str, Compiled] = {}
+
+    def libraries(self) -> Pairs:
+        """Versions of what computes; the CPU is told although no bit depends on it."""
+        import llvmlite
+        import numpy
+
+        return (
+            ("llvmlite", str(llvmlite.__version__)),
+            ("LLVM", llvm_version()),
+            ("numpy", str(numpy.__version__)),
+            ("reprodb model", MODEL_VERSION),
+            ("model CPU", self.host.cpu + ("" if self.host.fma else " without FMA")),
+        )
+
+    def execute(
+        self, artifact: Artifact, kernel: Kernel, case: Case, repetitions: int, *, seed: int = 0
+    ) -> Samples:
+        """Runs all stages `repetitions` times. Raises UnsupportedError and ExecutionError."""
+        from reprodb.inputs import generate
+
+        started = perf_counter()
+        if artifact.ptx is None:
+            raise ExecutionError(
+                f"{kernel.name}: the artifact has no PTX, and the model executes nothing else",
+                remedy="build the kernel with a profile that keeps PTX",
+            )
+        program = self.program(kernel.name, artifact.ptx, kernel.stages, artifact)
+        arrays = {i.name: generate(i) for i in case.inputs}
+        outcome = run(program, case.buffers, arrays, case.n, repetitions, seed)
+        outputs = tuple(_collect(b, outcome.raws[b.name]) for b in case.recorded)
+        return Samples(outputs, CodeOrigin.PTX, perf_counter() - started, (*program.notes, *outcome.notes))
+
+    def program(
+        self, name: str, ptx: str, stages: Sequence[Stage], artifact: Artifact | None = None
+    ) -> Program:
+        """The stages of a PTX text, lowered and compiled where they are not held yet."""
+        module = parse(ptx)
+        notes: tuple[str, ...] = ()
+        changes = ""
+        if artifact is not None:
+            entries = tuple(s.entry for s in stages)
+            module, notes = reconcile(module, artifact.build.code, artifact.build.options, entries)
+            changes = "\n".join(notes)
+        compiled = tuple((s, self._stage(ptx, module, s, changes)) for s in stages)
+        return Program(name, module, compiled, notes)
+
+    def _stage(self, ptx: str, module: Module, stage: Stage, changes: str) -> Compiled:
+        key = self._compiler.key(ptx, stage.entry, changes)
+        found = self._compiled.get(key)
+        if found is None:
+
+            def lowering() -> tuple[Lowered, str]:
+                lowered = lower(module, stage.entry, fma=self.host.fma)
+                return lowered.without_text(), lowered.text
+
+            found = self._compiler.stage(key, lowering)
+            self._compiled[key] = found
+        return found
+
+
+def run(
+    program: Program,
+    buffers: Sequence[Buffer],
+    arrays: Mapping[str, NDArray[Any]],
+    n: int,
+    repetitions: int,
+    seed: int,
+    limits: Limits | None = None,
+) -> Outcome:
+    """Every repetition of all stages: memory reset, then each stage's blocks in an order of its own."""
+    limits = limits or Limits()
+    memory = Memory(program.module, buffers, arrays)
+    runs = [_StageRun(program, i, memory, n, limits) for i in range(len(program.stages))]
+    recorded = [b.name for b in buffers]
+    raws: dict[str, list[bytes]] = {name: [] for name in recorded}
+    for repetition in range(repetitions):
+        memory.reset()
+        for each in runs:
+            each.execute(seed, repetition)
+        for name in recorded:
+            raw = memory.buffers[name].data.tobytes()
+            held = raws[name]
+            held.append(held[-1] if held and held[-1] == raw else raw)
+    notes = tuple(note for each in runs for note in each.notes())
+    return Outcome(raws, notes)
+
+
+class _StageRun:
+    """One stage over the repetitions of a run."""
+
+    def __init__(self, program: Program, index: int, memory: Memory, n: int, limits: Limits) -> None:
+        self.program, self.index, self.memory, self.limits = program, index, memory, limits
+        self.stage, self.compiled = program.stages[index]
+        lowered = self.compiled.lowered
+        check_shape(program.name, self.stage, lowered)
+        params = pack_params(program.name, self.stage, lowered, memory, n)
+        self.launch = Launch(
+            self.stage, lowered, memory, params, self.compiled.warp, limits.quantum, limits.stalls
+        )
+        self.blocks = self.stage.grid[0] * self.stage.grid[1] * self.stage.grid[2]
+        self.resident = self.launch.new_block()
+
+    def execute(self, seed: int, repetition: int) -> None:
+        launch, run_blocks = self.launch, self.compiled.run
+        order = scheduler.block_order(self.blocks, seed, repetition, self.index)
+        launch.start(scheduler.warp_seed(seed, repetition, self.index), self.limits.steps)
+        parked: list[tuple[tuple[Any, Any], int]] = []
+        at = 0
+        while at < self.blocks:
+            record = address_of(self.resident[0])
+            at = int(run_blocks(launch.address, record, address_of(order), at, self.blocks))
+            if at == self.blocks:
+                break
+            self._check(int(order[at]))
+            parked.append((self.resident, int(order[at])))
+            self.resident = launch.new_block()
+            at += 1
+            while len(parked) >= self.limits.resident:
+                parked = self._again(parked)
+        while parked:
+            parked = self._again(parked)
+
+    def _again(self, parked: list[tuple[tuple[Any, Any], int]]) -> list[tuple[tuple[Any, Any], int]]:
+        """Gives each block that had given way another turn; those that still have not finished."""
+        left = []
+        for block, number in parked:
+            code = int(self.compiled.again(self.launch.address, address_of(block[0])))
+            if code == layout.RC_ERROR:
+                self._check(number)
+            elif code != layout.RC_DONE:
+                left.append((block, number))
+        return left
+
+    def _check(self, block: int) -> None:
+        if self.launch.get(layout.L_ERROR, 4):
+            raise explain(
+                self.program.name, self.stage, self.compiled.lowered, self.launch, self.memory, block
+            )
+
+    def notes(self) -> list[str]:
+        site = self.launch.get(layout.L_UNDEFINED, 4)
+        if not site:
+            return []
+        what = self.compiled.lowered.sites[site - 1]
+        return [
+            f"{self.stage.entry}: {what.opcode} at {what.where} read a lane that does not take part; "
+            "its value is undefined, the model gives 0xa5a5a5a5"
+        ]
+
+
+def check_shape(kernel: str, stage: Stage, lowered: Lowered) -> None:
+    """Launch limits of every CUDA device: raises ExecutionError where a shape breaks one."""
+    threads = stage.block[0] * stage.block[1] * stage.block[2]
+    if min(stage.grid) < 1 or min(stage.block) < 1:
+        raise ExecutionError(
+            f"{kernel}: stage {stage.entry} has grid {stage.grid} and block {stage.block}",
+            allowed="at least 1 in every dimension",
+        )
+    if threads > 1024 or stage.block[2] > 64:
+        raise ExecutionError(
+            f"{kernel}: stage {stage.entry} has blocks of {threads} threads, {stage.block}",
+            allowed="up to 1024 threads a block, 64 of them along z",
+        )
+    if stage.grid[0] >= 1 << 31 or max(stage.grid[1:]) >= 1 << 16:
+        raise ExecutionError(
+            f"{kernel}: stage {stage.entry} has grid {stage.grid}",
+            allowed="below 2^31 blocks along x, 65536 along y and z",
+        )
+    total = lowered.shared_bytes + stage.shared
+    if total > layout.MOST_SHARED:
+        raise ExecutionError(
+            f"{kernel}: stage {stage.entry} needs {total} bytes of shared memory",
+            allowed=f"up to {layout.MOST_SHARED}",
+        )
+
+
+def _collect(buffer: Buffer, raws: Sequence[bytes]) -> OutputSamples:
+    from reprodb.executors.base import collect
+
+    return collect(buffer, raws)
+
+
+def run_stages(
+    ptx: str,
+    stages: Sequence[Stage],
+    buffers: Sequence[Buffer],
+    arrays: Mapping[str, NDArray[Any]],
+    n: int,
+    repetitions: int = 1,
+    seed: int = 0,
+    *,
+    executor: ModelExecutor | None = None,
+    limits: Limits | None = None,
+    name: str = "kernel",
+) -> dict[str, list[bytes]]:
+    """Executes PTX as it is on given arrays: the raw bytes of every buffer, one entry a repetition."""
+    executor = executor or ModelExecutor()
+    program = executor.program(name, ptx, stages)
+    return run(program, buffers, arrays, n, repetitions, seed, limits).raws
+
+
+__all__ = ["Limits", "ModelExecutor", "Outcome", "Program", "run", "run_stages"]

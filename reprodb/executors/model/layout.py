@@ -1,0 +1,106 @@
+"""What the engine and the code it compiles agree on: address windows, and offsets in bytes of its records."""
+
+from __future__ import annotations
+
+# Addresses that kernels see. They are the same on every machine and in every run. Each buffer begins at
+# a multiple of 1 GiB and is followed by a gap, so that running off an end never meets the next one.
+BUFFERS_AT = 0x10_0000_0000
+VARIABLES_AT = 0x8_0000_0000
+CONSTANTS_AT = 0xC_0000_0000
+SPACING = 1 << 30
+SHARED_WINDOW = 1 << 44  # generic addresses of shared memory; the low 32 bits are the shared address
+LOCAL_WINDOW = 1 << 45
+
+POISON = 0xA5
+MOST_SHARED = 227 * 1024  # what one block can have on sm_90
+
+# The launch record: one a stage.
+L_PARAMS = 0  # address of the parameter block
+L_REGIONS = 8  # address of the table of regions: start, end, host - start, writable (u64 each)
+L_REGION_COUNT = 16
+L_SITES = 24  # address of the table of sites: the region that an access met last, as a region
+L_TIDS = 32  # address of thread indices: for each warp x, y and z of 32 lanes (u32)
+L_SHARED = 40  # bytes of shared memory, static and dynamic (u64)
+L_DYNAMIC = 48  # of which dynamic (u64)
+L_NTID = 56  # x, y, z (u32)
+L_NCTAID = 68  # x, y, z (u32)
+L_WARPS = 80  # warps a block (u32)
+L_LAST_LANES = 84  # lanes of the last warp (mask, u32)
+L_QUANTUM = 88  # backward branches before a warp is suspended (u64)
+L_STALLS = 96  # rounds without progress before a block gives way to others (u64)
+L_STEPS = 104  # backward branches left before the stage is given up (i64)
+L_ERROR = 112  # error code (u32), then
+L_ERROR_SITE = 116  # the site (u32)
+L_ERROR_LANE = 120  # the lane (u32)
+L_ERROR_WARP = 124  # the warp in its block (u32)
+L_ERROR_ADDRESS = 128  # the address (u64)
+L_UNDEFINED = 136  # site + 1 of a shuffle that read a lane which did not take part (u32)
+L_SEED = 144  # what the order of warps starts from (u64)
+L_WARP = 152  # address of the stage's function that runs a warp
+L_WARP_BYTES = 160  # bytes of a warp's record (u64)
+L_LOCAL_AT = 168  # where local memory begins in it (u64)
+L_LOCAL_BYTES = 176  # local memory of one thread (u64)
+L_PARAM_BYTES = 184  # bytes of the parameter block (u64)
+L_BYTES = 192
+
+REGION_BYTES = 32
+
+# The record of a thread block that is resident.
+B_SHARED = 0  # address of its shared memory
+B_CTAID = 8  # x, y, z (u32)
+B_STARTED = 20  # whether it has begun (u32)
+B_RANDOM = 24  # state of its random numbers (u64)
+B_LIVE = 32  # warps that have not returned (u32)
+B_STALLED = 36  # rounds without progress (u32)
+B_BARRIERS = 64  # 16 records of 32 bytes:
+BARRIER_BYTES = 32
+BAR_ARRIVED = 0  # warps that have arrived (u32)
+BAR_EXPECTED = 4  # warps that it waits for, 0 for all that live (u32)
+BAR_TRUE = 8  # bar.red: threads with a true predicate so far (u32)
+BAR_THREADS = 12  # bar.red: threads so far (u32)
+BAR_LAST_TRUE = 16  # the same at its last completion
+BAR_LAST_THREADS = 20
+B_ORDER = 576  # order in which warps take their turn (32 × u32)
+B_STATUS = 704  # READY, PARKED or DONE of each warp (32 × u32)
+B_WARPS = 832  # the warps' records
+
+READY, PARKED, DONE = 0, 1, 2
+
+# The record of a warp.
+W_PC = 0  # block number of each lane (32 × u16), with the flags below
+W_FUEL = 64  # backward branches left in this turn (i64)
+W_BARRIER = 72  # number of the barrier that it waits at (u32)
+W_COUNT = 76  # warps that the barrier expects, 0 for all (u32)
+W_KIND = 80  # SYNC, ARRIVE or REDUCE (u32)
+W_TRUE = 84  # bar.red: its threads with a true predicate (u32)
+W_THREADS = 88  # bar.red: its threads (u32)
+W_INDEX = 92  # its number in the block (u32)
+W_TIDS = 96  # address of its thread indices
+W_REGISTERS = 128
+
+SYNC, ARRIVE, REDUCE = 0, 1, 2
+
+# Flags in a lane's block number. The smallest number runs next, so a flag puts a lane behind the others.
+PC_BLOCK = 0x1FFF
+PC_TRIED = 0x2000  # waiting for lanes of its warp, and looked at since something changed
+PC_WAITING = 0x4000  # waiting for lanes of its warp
+PC_PARKED = 0x8000  # at a barrier of the thread block
+PC_DONE = 0xFFFF
+
+# What running a warp, or a block, ends with.
+RC_DONE, RC_BARRIER, RC_QUANTUM, RC_ERROR = 0, 1, 2, 3
+
+# Error codes.
+E_ACCESS = 1  # outside every buffer, misaligned, or into what is read-only
+E_TRAP = 2
+E_DIVISION = 3
+E_WARP_DEADLOCK = 4
+E_BLOCK_DEADLOCK = 5
+E_BRANCH_TABLE = 6
+E_BARRIER = 7
+E_STEPS = 8
+E_SHIFT = 9
+
+
+def align_up(value: int, align: int) -> int:
+    return -(-value // align) * align

@@ -1,0 +1,204 @@
+"""LLVM on this machine: IR text to object code, kept on disk, and to callable functions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from reprodb.codec import dumps, loads
+from reprodb.digest import content_key
+from reprodb.executors.model import runtime
+from reprodb.executors.model.lower import Lowered
+
+MODEL_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The CPU that object code is for. `fma` says whether its fused multiply-add may be used.
+
+    Results are the same bits for every host; only speed differs.
+    """
+
+    cpu: str
+    features: str
+    fma: bool
+
+    @classmethod
+    def this(cls) -> Host:
+        import llvmlite.binding as llvm
+
+        features = llvm.get_host_cpu_features()
+        text = features.flatten()
+        return cls(llvm.get_host_cpu_name(), text, bool(features.get("fma") or "+neon" in text))
+
+
+@cache
+def llvm_version() -> str:
+    import llvmlite.binding as llvm
+
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
+@cache
+def engine_digest() -> str:
+    """A digest of the engine's own source: object code of another engine is never reused."""
+    digest = sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A stage that can run: what lowering found, its warp's code, and the runtime's two entry points.
+
+    `keep` holds what owns the code.
+    """
+
+    lowered: Lowered
+    warp: int  # address
+    run: Callable[[int, int, int, int, int], int]
+    again: Callable[[int, int], int]
+    keep: object
+
+
+class Compiler:
+    """Compiles IR for one host. With a `folder` object code is read from and written to it."""
+
+    def __init__(self, host: Host, folder: Path | None) -> None:
+        self.host = host
+        self.folder = folder
+        self._jit: Any = None
+        self._machine: Any = None
+        self._runtime: Any = None
+        self._count = 0
+
+    def key(self, *content: str) -> str:
+        """What identifies object code: its content, LLVM, the CPU and the engine itself."""
+        host = self.host
+        return content_key(
+            "reprodb.model/1", *content, llvm_version(), host.cpu, host.features, str(host.fma),
+            engine_digest(),
+        )  # fmt: skip
+
+    def stage(self, key: str, lower: Callable[[], tuple[Lowered, str]]) -> Compiled:
+        """The stage of that key: loaded where its object code is kept, else lowered and compiled.
+
+        `lower` gives what lowering found and the IR text.
+        """
+        kept = self._load(key)
+        if kept is None:
+            lowered, text = lower()
+            code = self._compile(text)
+            self._save(key, dumps(lowered), code)
+        else:
+            lowered, code = loads(Lowered, kept[0]), kept[1]
+        return self._link(lowered, code)
+
+    def _shared_code(self) -> Any:
+        """The runtime, linked once a process."""
+        import llvmlite.binding as llvm
+
+        if self._runtime is None:
+            key = self.key("runtime")
+            kept = self._load(key)
+            if kept is None:
+                code = self._compile(runtime.text())
+                self._save(key, "{}", code)
+            else:
+                code = kept[1]
+            self._jit = llvm.create_lljit_compiler(self._target(), use_jit_link=False, suppress_errors=False)
+            builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+            for name in ("run", "again"):
+                builder.export_symbol(name)
+            self._runtime = builder.link(self._jit, "runtime")
+        return self._runtime
+
+    # Object code.
+
+    def _target(self) -> Any:
+        import llvmlite.binding as llvm
+
+        if self._machine is None:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            target = llvm.Target.from_default_triple()
+            self._machine = target.create_target_machine(
+                cpu=self.host.cpu, features=self.host.features, opt=2, reloc="pic", codemodel="default"
+            )
+        return self._machine
+
+    def _compile(self, text: str) -> bytes:
+        import llvmlite.binding as llvm
+
+        machine = self._target()
+        module = llvm.parse_assembly(text)
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        passes = llvm.create_new_function_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+        return bytes(machine.emit_object(module))
+
+    def _link(self, lowered: Lowered, code: bytes) -> Compiled:
+        import llvmlite.binding as llvm
+
+        shared = self._shared_code()
+        self._count += 1
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_jit_library("runtime")
+        builder.add_current_process().export_symbol("warp")
+        tracker = builder.link(self._jit, f"stage{self._count}")
+        word = ctypes.c_uint64
+        run = ctypes.CFUNCTYPE(word, word, word, word, word, word)(shared["run"])
+        again = ctypes.CFUNCTYPE(ctypes.c_uint32, word, word)(shared["again"])
+        keep = (self._jit, shared, tracker)
+        return Compiled(lowered, tracker["warp"], cast(Any, run), cast(Any, again), keep)
+
+    # The folder. A damaged or half-written file counts as absent.
+
+    def _path(self, key: str) -> Path | None:
+        return None if self.folder is None else self.folder / key[:2] / f"{key[2:]}.stage"
+
+    def _load(self, key: str) -> tuple[str, bytes] | None:
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        digest, _, rest = data.partition(b"\n")
+        if digest.decode("ascii", "replace") != sha256(rest).hexdigest():
+            return None
+        text, _, code = rest.partition(b"\n")
+        return text.decode(), code
+
+    def _save(self, key: str, meta: str, code: bytes) -> None:
+        path = self._path(key)
+        if path is None:
+            return
+        body = meta.encode() + b"\n" + code
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        except OSError:
+            return  # a cache that cannot be written costs time and nothing else
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(sha256(body).hexdigest().encode() + b"\n" + body)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)

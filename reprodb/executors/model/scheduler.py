@@ -1,0 +1,476 @@
+"""Who runs when: blocks in a seeded order, warps of a block in a new order between barriers.
+
+The loops over blocks and warps are LLVM IR, compiled once for all stages. A block whose warps only spin gives
+way: `run` returns, and the engine keeps the block's record, goes on with others and comes back to it.
+"""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprodb.executors.model import layout
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mix(value: int) -> int:
+    """A 64-bit finaliser (splitmix64): neighbouring seeds give unrelated numbers."""
+    value = (value + _GOLDEN) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def block_order(blocks: int, seed: int, repetition: int, stage: int) -> NDArray[np.int64]:
+    """The order of a grid's blocks in one repetition of a stage: a seeded permutation."""
+    rng = np.random.Generator(np.random.PCG64(warp_seed(seed, repetition, stage)))
+    return rng.permutation(blocks)
+
+
+def warp_seed(seed: int, repetition: int, stage: int) -> int:
+    """What the order of warps in one repetition of a stage starts from."""
+    return mix(mix(mix(seed & _MASK) ^ repetition) ^ stage)
+
+
+def floating_point_control(*, restore: bool) -> str:
+    """IR that sets the default floating-point environment (a library may have left flush-to-zero on)."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        if restore:
+            return "  call void @llvm.x86.sse.ldmxcsr(ptr %fp.saved)"
+        return (
+            "  call void @llvm.x86.sse.stmxcsr(ptr %fp.saved)\n"
+            "  store i32 8064, ptr %fp.clean, align 4\n"  # 0x1F80: nearest, subnormals kept, no traps
+            "  call void @llvm.x86.sse.ldmxcsr(ptr %fp.clean)"
+        )
+    return ""
+
+
+def declarations() -> str:
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        return "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"
+    return ""
+
+
+def text() -> str:
+    """The functions `run(l, b, order, first, last)` and `again(l, b)`, in LLVM IR.
+
+    `run` returns the index in `order` of the block that gave way or failed, `last` where all are done;
+    `again` goes on with the block in `b` and returns an RC code.
+    """
+    at = layout
+    return f"""
+; A number below %n from the block's own random state (xorshift64*).
+define internal i32 @random(ptr %b, i32 %n) {{
+  %p = getelementptr i8, ptr %b, i64 {at.B_RANDOM}
+  %x0 = load i64, ptr %p, align 8
+  %s0 = lshr i64 %x0, 12
+  %x1 = xor i64 %x0, %s0
+  %s1 = shl i64 %x1, 25
+  %x2 = xor i64 %x1, %s1
+  %s2 = lshr i64 %x2, 27
+  %x3 = xor i64 %x2, %s2
+  store i64 %x3, ptr %p, align 8
+  %y = mul i64 %x3, 2685821657736338717
+  %top = lshr i64 %y, 32
+  %wide = zext i32 %n to i64
+  %m = mul i64 %top, %wide
+  %h = lshr i64 %m, 32
+  %r = trunc i64 %h to i32
+  ret i32 %r
+}}
+
+; Puts the warps of a block in a new order.
+define internal void @shuffle(ptr %b, i32 %n) {{
+entry:
+  %order = getelementptr i8, ptr %b, i64 {at.B_ORDER}
+  %many = icmp ugt i32 %n, 1
+  br i1 %many, label %loop, label %done
+loop:
+  %i = phi i32 [ %n, %entry ], [ %i1, %loop ]
+  %i1 = sub i32 %i, 1
+  %j = call i32 @random(ptr %b, i32 %i)
+  %pi = getelementptr i32, ptr %order, i32 %i1
+  %pj = getelementptr i32, ptr %order, i32 %j
+  %vi = load i32, ptr %pi, align 4
+  %vj = load i32, ptr %pj, align 4
+  store i32 %vj, ptr %pi, align 4
+  store i32 %vi, ptr %pj, align 4
+  %more = icmp ugt i32 %i1, 1
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+
+define internal ptr @warp.record(ptr %l, ptr %b, i32 %i) {{
+  %wide = zext i32 %i to i64
+  %bytesp = getelementptr i8, ptr %l, i64 {at.L_WARP_BYTES}
+  %bytes = load i64, ptr %bytesp, align 8
+  %skip = mul i64 %wide, %bytes
+  %from = add i64 %skip, {at.B_WARPS}
+  %w = getelementptr i8, ptr %b, i64 %from
+  ret ptr %w
+}}
+
+; Takes the parked flag off a warp's lanes.
+define internal void @unpark(ptr %w) {{
+  %pc = load <32 x i16>, ptr %w, align 64
+  %gone = icmp eq <32 x i16> %pc, splat (i16 {at.PC_DONE})
+  %on = and <32 x i16> %pc, splat (i16 {0xFFFF & ~at.PC_PARKED})
+  %new = select <32 x i1> %gone, <32 x i16> %pc, <32 x i16> %on
+  store <32 x i16> %new, ptr %w, align 64
+  ret void
+}}
+
+; Lets the warps go that wait at a barrier which is complete.
+define internal void @complete(ptr %l, ptr %b, i32 %id, i32 %warps) {{
+entry:
+  %idw = zext i32 %id to i64
+  %o = mul i64 %idw, {at.BARRIER_BYTES}
+  %o1 = add i64 %o, {at.B_BARRIERS}
+  %bar = getelementptr i8, ptr %b, i64 %o1
+  store i32 0, ptr %bar, align 4
+  %tp = getelementptr i8, ptr %bar, i64 {at.BAR_TRUE}
+  %t = load i32, ptr %tp, align 4
+  store i32 0, ptr %tp, align 4
+  %lt = getelementptr i8, ptr %bar, i64 {at.BAR_LAST_TRUE}
+  store i32 %t, ptr %lt, align 4
+  %np = getelementptr i8, ptr %bar, i64 {at.BAR_THREADS}
+  %n = load i32, ptr %np, align 4
+  store i32 0, ptr %np, align 4
+  %ln = getelementptr i8, ptr %bar, i64 {at.BAR_LAST_THREADS}
+  store i32 %n, ptr %ln, align 4
+  %status = getelementptr i8, ptr %b, i64 {at.B_STATUS}
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %i1, %next ]
+  %sp = getelementptr i32, ptr %status, i32 %i
+  %s = load i32, ptr %sp, align 4
+  %parked = icmp eq i32 %s, {at.PARKED}
+  br i1 %parked, label %look, label %next
+look:
+  %w = call ptr @warp.record(ptr %l, ptr %b, i32 %i)
+  %wp = getelementptr i8, ptr %w, i64 {at.W_BARRIER}
+  %at = load i32, ptr %wp, align 4
+  %here = icmp eq i32 %at, %id
+  br i1 %here, label %free, label %next
+free:
+  call void @unpark(ptr %w)
+  store i32 {at.READY}, ptr %sp, align 4
+  br label %next
+next:
+  %i1 = add i32 %i, 1
+  %more = icmp ult i32 %i1, %warps
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+
+; A warp has arrived at a barrier. Returns an error code, 0 if none.
+define internal i32 @arrive(ptr %l, ptr %b, ptr %w, i32 %i, i32 %warps) {{
+  %idp = getelementptr i8, ptr %w, i64 {at.W_BARRIER}
+  %id = load i32, ptr %idp, align 4
+  %cp = getelementptr i8, ptr %w, i64 {at.W_COUNT}
+  %count = load i32, ptr %cp, align 4
+  %kp = getelementptr i8, ptr %w, i64 {at.W_KIND}
+  %kind = load i32, ptr %kp, align 4
+  %idw = zext i32 %id to i64
+  %o = mul i64 %idw, {at.BARRIER_BYTES}
+  %o1 = add i64 %o, {at.B_BARRIERS}
+  %bar = getelementptr i8, ptr %b, i64 %o1
+  %old = load i32, ptr %bar, align 4
+  %ep = getelementptr i8, ptr %bar, i64 {at.BAR_EXPECTED}
+  %first = icmp eq i32 %old, 0
+  br i1 %first, label %open, label %check
+open:
+  store i32 %count, ptr %ep, align 4
+  br label %join
+check:
+  %expected0 = load i32, ptr %ep, align 4
+  %agree = icmp eq i32 %expected0, %count
+  br i1 %agree, label %join, label %wrong
+wrong:
+  ret i32 {at.E_BARRIER}
+join:
+  %arrived = add i32 %old, 1
+  store i32 %arrived, ptr %bar, align 4
+  %wt = getelementptr i8, ptr %w, i64 {at.W_TRUE}
+  %wn = getelementptr i8, ptr %w, i64 {at.W_THREADS}
+  %bt = getelementptr i8, ptr %bar, i64 {at.BAR_TRUE}
+  %bn = getelementptr i8, ptr %bar, i64 {at.BAR_THREADS}
+  %t0 = load i32, ptr %wt, align 4
+  %t1 = load i32, ptr %bt, align 4
+  %t2 = add i32 %t0, %t1
+  store i32 %t2, ptr %bt, align 4
+  store i32 0, ptr %wt, align 4
+  %n0 = load i32, ptr %wn, align 4
+  %n1 = load i32, ptr %bn, align 4
+  %n2 = add i32 %n0, %n1
+  store i32 %n2, ptr %bn, align 4
+  store i32 0, ptr %wn, align 4
+  %passes = icmp eq i32 %kind, {at.ARRIVE}
+  br i1 %passes, label %pass, label %park
+pass:
+  call void @unpark(ptr %w)
+  br label %count.up
+park:
+  %status = getelementptr i8, ptr %b, i64 {at.B_STATUS}
+  %sp = getelementptr i32, ptr %status, i32 %i
+  store i32 {at.PARKED}, ptr %sp, align 4
+  br label %count.up
+count.up:
+  %lp = getelementptr i8, ptr %b, i64 {at.B_LIVE}
+  %live = load i32, ptr %lp, align 4
+  %everyone = icmp eq i32 %count, 0
+  %needed = select i1 %everyone, i32 %live, i32 %count
+  %full = icmp uge i32 %arrived, %needed
+  br i1 %full, label %release, label %done
+release:
+  call void @complete(ptr %l, ptr %b, i32 %id, i32 %warps)
+  br label %done
+done:
+  ret i32 0
+}}
+
+; A warp has returned: barriers that wait for every living warp may be complete now.
+define internal void @depart(ptr %l, ptr %b, i32 %i, i32 %warps) {{
+entry:
+  %status = getelementptr i8, ptr %b, i64 {at.B_STATUS}
+  %sp = getelementptr i32, ptr %status, i32 %i
+  store i32 {at.DONE}, ptr %sp, align 4
+  %lp = getelementptr i8, ptr %b, i64 {at.B_LIVE}
+  %l0 = load i32, ptr %lp, align 4
+  %live = sub i32 %l0, 1
+  store i32 %live, ptr %lp, align 4
+  %none = icmp eq i32 %live, 0
+  br i1 %none, label %done, label %loop
+loop:
+  %id = phi i32 [ 0, %entry ], [ %id1, %next ]
+  %idw = zext i32 %id to i64
+  %o = mul i64 %idw, {at.BARRIER_BYTES}
+  %o1 = add i64 %o, {at.B_BARRIERS}
+  %bar = getelementptr i8, ptr %b, i64 %o1
+  %arrived = load i32, ptr %bar, align 4
+  %ep = getelementptr i8, ptr %bar, i64 {at.BAR_EXPECTED}
+  %expected = load i32, ptr %ep, align 4
+  %some = icmp ne i32 %arrived, 0
+  %everyone = icmp eq i32 %expected, 0
+  %reached = icmp uge i32 %arrived, %live
+  %x = and i1 %some, %everyone
+  %y = and i1 %x, %reached
+  br i1 %y, label %release, label %next
+release:
+  call void @complete(ptr %l, ptr %b, i32 %id, i32 %warps)
+  br label %next
+next:
+  %id1 = add i32 %id, 1
+  %more = icmp ult i32 %id1, 16
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+
+; Begins a block: poisoned shared memory, all warps at their first instruction.
+define internal void @begin(ptr %l, ptr %b, i64 %number) {{
+entry:
+  %sm = load ptr, ptr %b, align 8
+  %shp = getelementptr i8, ptr %l, i64 {at.L_SHARED}
+  %bytes = load i64, ptr %shp, align 8
+  call void @llvm.memset.p0.i64(ptr %sm, i8 {at.POISON}, i64 %bytes, i1 false)
+  %gxp = getelementptr i8, ptr %l, i64 {at.L_NCTAID}
+  %gyp = getelementptr i8, ptr %l, i64 {at.L_NCTAID + 4}
+  %gx = load i32, ptr %gxp, align 4
+  %gy = load i32, ptr %gyp, align 4
+  %n = trunc i64 %number to i32
+  %x = urem i32 %n, %gx
+  %yz = udiv i32 %n, %gx
+  %y = urem i32 %yz, %gy
+  %z = udiv i32 %yz, %gy
+  %xp = getelementptr i8, ptr %b, i64 {at.B_CTAID}
+  %yp = getelementptr i8, ptr %b, i64 {at.B_CTAID + 4}
+  %zp = getelementptr i8, ptr %b, i64 {at.B_CTAID + 8}
+  store i32 %x, ptr %xp, align 4
+  store i32 %y, ptr %yp, align 4
+  store i32 %z, ptr %zp, align 4
+  %seedp = getelementptr i8, ptr %l, i64 {at.L_SEED}
+  %seed = load i64, ptr %seedp, align 8
+  %g = mul i64 %number, {_GOLDEN - (1 << 64)}
+  %s0 = add i64 %seed, %g
+  %s1 = or i64 %s0, 1
+  %rp = getelementptr i8, ptr %b, i64 {at.B_RANDOM}
+  store i64 %s1, ptr %rp, align 8
+  %wp = getelementptr i8, ptr %l, i64 {at.L_WARPS}
+  %warps = load i32, ptr %wp, align 4
+  %lp = getelementptr i8, ptr %b, i64 {at.B_LIVE}
+  store i32 %warps, ptr %lp, align 4
+  %stp = getelementptr i8, ptr %b, i64 {at.B_STALLED}
+  store i32 0, ptr %stp, align 4
+  %bars = getelementptr i8, ptr %b, i64 {at.B_BARRIERS}
+  call void @llvm.memset.p0.i64(ptr %bars, i8 0, i64 {16 * at.BARRIER_BYTES}, i1 false)
+  %order = getelementptr i8, ptr %b, i64 {at.B_ORDER}
+  %status = getelementptr i8, ptr %b, i64 {at.B_STATUS}
+  %tidsp = getelementptr i8, ptr %l, i64 {at.L_TIDS}
+  %tids = load ptr, ptr %tidsp, align 8
+  %lastp = getelementptr i8, ptr %l, i64 {at.L_LAST_LANES}
+  %lastlanes = load i32, ptr %lastp, align 4
+  %last = sub i32 %warps, 1
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %i1, %loop ]
+  %op = getelementptr i32, ptr %order, i32 %i
+  store i32 %i, ptr %op, align 4
+  %sp = getelementptr i32, ptr %status, i32 %i
+  store i32 {at.READY}, ptr %sp, align 4
+  %w = call ptr @warp.record(ptr %l, ptr %b, i32 %i)
+  %islast = icmp eq i32 %i, %last
+  %lanes = select i1 %islast, i32 %lastlanes, i32 -1
+  %there = bitcast i32 %lanes to <32 x i1>
+  %pc = select <32 x i1> %there, <32 x i16> zeroinitializer, <32 x i16> splat (i16 {at.PC_DONE})
+  store <32 x i16> %pc, ptr %w, align 64
+  %ip = getelementptr i8, ptr %w, i64 {at.W_INDEX}
+  store i32 %i, ptr %ip, align 4
+  %tp = getelementptr i8, ptr %w, i64 {at.W_TRUE}
+  store i64 0, ptr %tp, align 4
+  %iw = zext i32 %i to i64
+  %to = mul i64 %iw, 384
+  %t = getelementptr i8, ptr %tids, i64 %to
+  %wtp = getelementptr i8, ptr %w, i64 {at.W_TIDS}
+  store ptr %t, ptr %wtp, align 8
+  %i1 = add i32 %i, 1
+  %more = icmp ult i32 %i1, %warps
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+
+; Gives every warp that can run its turn, in a new order each round, until the block is done or gives way.
+define internal i32 @resume(ptr %l, ptr %b) {{
+entry:
+  %wsp = getelementptr i8, ptr %l, i64 {at.L_WARPS}
+  %warps = load i32, ptr %wsp, align 4
+  %qp = getelementptr i8, ptr %l, i64 {at.L_QUANTUM}
+  %quantum = load i64, ptr %qp, align 8
+  %slp = getelementptr i8, ptr %l, i64 {at.L_STALLS}
+  %limit = load i64, ptr %slp, align 8
+  %livep = getelementptr i8, ptr %b, i64 {at.B_LIVE}
+  %status = getelementptr i8, ptr %b, i64 {at.B_STATUS}
+  %order = getelementptr i8, ptr %b, i64 {at.B_ORDER}
+  %stepsp = getelementptr i8, ptr %l, i64 {at.L_STEPS}
+  %warpp = getelementptr i8, ptr %l, i64 {at.L_WARP}
+  %warp = load ptr, ptr %warpp, align 8
+  br label %round
+round:
+  %stalls = phi i64 [ 0, %entry ], [ %stalls1, %round.done ]
+  call void @shuffle(ptr %b, i32 %warps)
+  br label %turn
+turn:
+  %k = phi i32 [ 0, %round ], [ %k1, %turn.done ]
+  %ran = phi i1 [ false, %round ], [ %ran1, %turn.done ]
+  %moved = phi i1 [ false, %round ], [ %moved1, %turn.done ]
+  %op = getelementptr i32, ptr %order, i32 %k
+  %i = load i32, ptr %op, align 4
+  %sp = getelementptr i32, ptr %status, i32 %i
+  %s = load i32, ptr %sp, align 4
+  %ready = icmp eq i32 %s, {at.READY}
+  br i1 %ready, label %go, label %turn.skip
+turn.skip:
+  br label %turn.done
+go:
+  %w = call ptr @warp.record(ptr %l, ptr %b, i32 %i)
+  %fp = getelementptr i8, ptr %w, i64 {at.W_FUEL}
+  store i64 %quantum, ptr %fp, align 8
+  %rc = call i32 %warp(ptr %w, ptr %b, ptr %l)
+  switch i32 %rc, label %failed [ i32 {at.RC_DONE}, label %returned
+                                  i32 {at.RC_BARRIER}, label %barrier
+                                  i32 {at.RC_QUANTUM}, label %spent ]
+returned:
+  call void @depart(ptr %l, ptr %b, i32 %i, i32 %warps)
+  br label %turn.done
+barrier:
+  %e = call i32 @arrive(ptr %l, ptr %b, ptr %w, i32 %i, i32 %warps)
+  %bad = icmp ne i32 %e, 0
+  br i1 %bad, label %misuse, label %turn.done
+misuse:
+  call void @fail(ptr %w, ptr %l, i32 %e, i32 -2, i32 0, i64 0)
+  ret i32 {at.RC_ERROR}
+spent:
+  %left = load i64, ptr %stepsp, align 8
+  %left1 = sub i64 %left, %quantum
+  store i64 %left1, ptr %stepsp, align 8
+  %broke = icmp slt i64 %left1, 0
+  br i1 %broke, label %exhausted, label %turn.done
+exhausted:
+  call void @fail(ptr %w, ptr %l, i32 {at.E_STEPS}, i32 -2, i32 0, i64 0)
+  ret i32 {at.RC_ERROR}
+failed:
+  ret i32 {at.RC_ERROR}
+turn.done:
+  %ran1 = phi i1 [ %ran, %turn.skip ], [ true, %returned ], [ true, %barrier ], [ true, %spent ]
+  %moved1 = phi i1 [ %moved, %turn.skip ], [ true, %returned ], [ true, %barrier ], [ %moved, %spent ]
+  %k1 = add i32 %k, 1
+  %more = icmp ult i32 %k1, %warps
+  br i1 %more, label %turn, label %round.end
+round.end:
+  %live = load i32, ptr %livep, align 4
+  %over = icmp eq i32 %live, 0
+  br i1 %over, label %done, label %alive
+done:
+  ret i32 {at.RC_DONE}
+alive:
+  br i1 %ran1, label %round.done, label %deadlock
+deadlock:                                          ; everyone left waits at a barrier that cannot fill
+  %w0 = call ptr @warp.record(ptr %l, ptr %b, i32 %i)
+  call void @fail(ptr %w0, ptr %l, i32 {at.E_BLOCK_DEADLOCK}, i32 -2, i32 0, i64 0)
+  ret i32 {at.RC_ERROR}
+round.done:
+  %plus = add i64 %stalls, 1
+  %stalls1 = select i1 %moved1, i64 0, i64 %plus
+  %stuck = icmp uge i64 %stalls1, %limit
+  br i1 %stuck, label %yield, label %round
+yield:
+  ret i32 {at.RC_QUANTUM}
+}}
+
+define i64 @run(ptr %l, ptr %b, ptr %order, i64 %first, i64 %last) {{
+entry:
+  %fp.saved = alloca i32, align 4
+  %fp.clean = alloca i32, align 4
+{floating_point_control(restore=False)}
+  br label %loop
+loop:
+  %k = phi i64 [ %first, %entry ], [ %k1, %next ]
+  %more = icmp ult i64 %k, %last
+  br i1 %more, label %block, label %done
+block:
+  %op = getelementptr i64, ptr %order, i64 %k
+  %number = load i64, ptr %op, align 8
+  call void @begin(ptr %l, ptr %b, i64 %number)
+  %rc = call i32 @resume(ptr %l, ptr %b)
+  %fine = icmp eq i32 %rc, {at.RC_DONE}
+  br i1 %fine, label %next, label %done
+next:
+  %k1 = add i64 %k, 1
+  br label %loop
+done:
+{floating_point_control(restore=True)}
+  ret i64 %k
+}}
+
+; Goes on with a block that gave way.
+define i32 @again(ptr %l, ptr %b) {{
+  %fp.saved = alloca i32, align 4
+  %fp.clean = alloca i32, align 4
+{floating_point_control(restore=False)}
+  %rc = call i32 @resume(ptr %l, ptr %b)
+{floating_point_control(restore=True)}
+  ret i32 %rc
+}}
+
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+{declarations()}
+"""
