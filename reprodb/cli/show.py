@@ -1,4 +1,4 @@
-"""`show`, `runs`, `history` and `report`: what a database has recorded, in tables, JSON and HTML."""
+"""`show`, `runs`, `history`, `report` and `site`: what a database has recorded, in tables, JSON and HTML."""
 
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command("runs")(runs)
     app.command("history")(history)
     app.command("report")(report)
+    app.command("site")(site)
 
 
 def show(
@@ -112,6 +113,7 @@ def report(
     """Write the HTML page of a run, one self-contained file, and its JSON beside it."""
     from reprodb.matrix import matrix
     from reprodb.render import html, json
+    from reprodb.site import write_whole
     from reprodb.store import open_store
 
     with open_store(db) as store:
@@ -129,12 +131,36 @@ def report(
         )
     document = json.show(found, results, rows)
     files = (out / f"run-{found.id}.html", out / f"run-{found.id}.json")
-    write_text(files[0], page)
-    write_text(files[1], json.dumps(document))
+    write_whole(files[0], page)
+    write_whole(files[1], json.dumps(document))
     if as_json:
         _print(json.dumps({"schema": "reprodb.report/1", "files": [str(file) for file in files]}))
     else:
         _print(f"{files[0]}\n")
+
+
+def site(
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the site is written.")] = Path(
+        "reports/site"
+    ),
+    *,
+    db: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a static site: an index, a page a run and a page a kernel; only what is new is written."""
+    from reprodb.render import json
+    from reprodb.site import build
+    from reprodb.store import open_store
+
+    with open_store(db) as store:
+        built = build(
+            store, out, lambda run, results: _night(store, run, results), lambda run: past_of(store, run)
+        )
+    if as_json:
+        written = {"schema": "reprodb.site.built/1", "written": list(built.written), "kept": len(built.kept)}
+        _print(json.dumps(written))
+    else:
+        _print(f"{out / 'index.html'}: {len(built.written)} written, {len(built.kept)} up to date\n")
 
 
 def _night(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff | None":
@@ -169,22 +195,6 @@ def past_of(store: "Store", run: "Run") -> "Past":
         )
 
     return past
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a report's file whole, its folder made where it is missing.
-
-    Raises UsageError where the place cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        part.write_text(text, encoding="utf-8", errors="replace")
-        part.replace(path)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror or error}", remedy="name another folder with --out"
-        ) from error
 
 
 def _run(

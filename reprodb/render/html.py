@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from reprodb.digest import content_key
 from reprodb.domain import Result, Run
 from reprodb.findings import Diff, MatrixRow
 from reprodb.render.sources import CodeTexts, Fetch, Past, Sources
@@ -17,6 +18,7 @@ from reprodb.render.words import ACCURACY, LANES, VERDICTS, run_name
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from reprodb.render.index import KernelEntry, RunEntry
     from reprodb.render.views import Page
 
 _STATES = {"same": "=", "differs": "≠", "unknown": "?"}
@@ -75,6 +77,29 @@ def history(kernel: str, entries: Iterable[tuple[Run, Result]], *, home: str = "
         stamp="Made by reprodb from recorded values.",
         home=home,
     )
+
+
+def index(runs: "Sequence[RunEntry]", kernels: "Sequence[KernelEntry]") -> str:
+    """The front page of a site; runs newest first."""
+    from reprodb.render.index import index_page
+
+    return _page(
+        "index.html",
+        title="reprodb: runs and kernels",
+        view=index_page(runs, kernels),
+        lane=None,
+        band="All runs",
+        stamp="Made by reprodb from recorded values.",
+        home="",
+    )
+
+
+def fingerprint() -> str:
+    """Changes when a page of the same values would look different: code, templates and style of renderers."""
+    folder = files("reprodb.render")
+    sources = [*folder.iterdir(), *(folder / "templates").iterdir()]
+    texts = {f.name: f.read_text(encoding="utf-8") for f in sources if f.is_file()}
+    return content_key("reprodb.render", *(part for name in sorted(texts) for part in (name, texts[name])))
 
 
 def _comparison(run: Run, view: "Page", home: str) -> str:

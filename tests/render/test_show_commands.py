@@ -133,8 +133,8 @@ def test_a_report_that_cannot_be_written(
 ) -> None:
     (tmp_path / "file").write_text("")
     code, _, err = reprodb(capsys, "report", "1", "--out", str(tmp_path / "file"), "--db", database)
-    assert code == 2
-    assert "cannot write" in err
+    assert code == 4
+    assert "cannot be written" in err
 
 
 def test_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

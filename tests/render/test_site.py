@@ -1,0 +1,120 @@
+"""The static site: every page there, every link resolves, a second build writes what is new alone."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from reprodb.cli import main
+from reprodb.domain import Result, Run
+from reprodb.site import STATE, slug
+from reprodb.store import open_store
+from tests.render import samples
+
+
+def record(path: Path, number: int, results: tuple[Result, ...], *, accept: bool = True) -> None:
+    whole = samples.run(number)
+    with open_store(str(path), write=True) as store:
+        run = Run(whole.uid, whole.suite, whole.lane, whole.environment, whole.started_at, kind="nightly")
+        run_id = store.begin(run)
+        ids = store.record_many(run_id, [(result, None) for result in results])
+        if accept:
+            store.accept(ids)
+        store.finish(run_id, 0, run.started_at + timedelta(seconds=41))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "reprodb.db"
+    for number in (1, 2):
+        record(path, number, samples.night())
+    yield path
+
+
+def build(database: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], int]:
+    with pytest.raises(SystemExit) as stop:
+        main(["site", str(out), "--db", str(database), "--json"])
+    assert stop.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    return told["written"], told["kept"]
+
+
+ALL = [
+    "index.html",
+    "kernels/sum_squares_atomic.html",
+    "kernels/sum_squares_kahan_atomic.html",
+    "kernels/sum_squares_tree.html",
+    "runs/run-1.html",
+    "runs/run-2.html",
+]
+
+
+def links(page: Path) -> set[Path]:
+    found = re.findall(r'href="([^"#]+)"', page.read_text())
+    return {(page.parent / target).resolve() for target in found}
+
+
+def test_every_page_is_there_and_every_link_resolves(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "site"
+    written, kept = build(database, out, capsys)
+    assert (written, kept) == (ALL, 0)
+    reached = {(out / "index.html").resolve()}
+    for page in ALL:
+        found = links(out / page)
+        assert all(target.is_file() for target in found)
+        reached |= found
+    assert reached == {(out / page).resolve() for page in ALL}
+    index = (out / "index.html").read_text()
+    assert "<b>5</b> <span>same</span>" in index
+
+
+def test_a_second_build_writes_what_is_new_alone(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "site"
+    build(database, out, capsys)
+    before = {page: (out / page).read_bytes() for page in ALL}
+    assert build(database, out, capsys) == ([], 6)
+    assert {page: (out / page).read_bytes() for page in ALL} == before
+    record(database, 3, (samples.tree("default", bits=0x4B25426F),), accept=False)
+    written, kept = build(database, out, capsys)
+    assert written == ["index.html", "kernels/sum_squares_tree.html", "runs/run-3.html"]
+    assert kept == 4
+    assert "≠" in (out / "kernels" / "sum_squares_tree.html").read_text()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"schema": "reprodb.site/1", "state": {"x": 1}}'])
+def test_a_damaged_state_means_building_anew(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    out = tmp_path / "site"
+    out.mkdir()
+    (out / STATE).write_text(text)
+    assert build(database, out, capsys)[0] == ALL
+
+
+def test_a_deleted_page_comes_back(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "site"
+    build(database, out, capsys)
+    (out / "runs" / "run-1.html").unlink()
+    assert build(database, out, capsys)[0] == ["runs/run-1.html"]
+
+
+def test_names_that_are_no_file_names_get_one() -> None:
+    assert slug("sum_squares_tree") == "sum_squares_tree"
+    for name in ("../../etc/passwd", ".hidden", "a/b", "x" * 200, samples.HOSTILE, ""):
+        assert re.fullmatch(r"kernel-[0-9a-f]{16}", slug(name))
+
+
+def test_a_site_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "reprodb.db"
+    open_store(str(path), write=True).close()
+    assert build(path, tmp_path / "site", capsys)[0] == ["index.html"]
+    assert "Nothing is recorded yet." in (tmp_path / "site" / "index.html").read_text()
