@@ -23,6 +23,7 @@ _REMEDIES = (
     ("unable to open", "check that the folder exists and may be read and written"),
     ("Connection refused", "start the server, or correct host and port"),
     ("authentication failed", "correct user and password"),
+    ("relation", "`reprodb db check` says what is missing"),
     ("does not exist", "create the database first, then: reprodb db upgrade"),
     ("permission denied", "grant the user rights on this database"),
 )

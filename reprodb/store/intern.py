@@ -7,10 +7,20 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from reprodb.domain import Scope
-from reprodb.store.tables import BlobRow, Interned, ScopeRow
+from reprodb.store.tables import (
+    BlobRow,
+    BuildRow,
+    CaseRow,
+    EnvironmentRow,
+    Interned,
+    LayoutRow,
+    PatternRow,
+    RemarkRow,
+    ScopeRow,
+)
 
 T = TypeVar("T")
 _BATCH = 1000
@@ -23,6 +33,7 @@ class Known:
 
     rows: dict[type, dict[str, int]] = field(default_factory=dict)
     scopes: dict[Scope, int] = field(default_factory=dict)
+    kernels: set[str] = field(default_factory=set)  # those whose scopes are known
 
     def of(self, table: type) -> dict[str, int]:
         known = self.rows.setdefault(table, {})
@@ -33,12 +44,32 @@ class Known:
     def forget(self) -> None:
         self.rows.clear()
         self.scopes.clear()
+        self.kernels.clear()
 
 
 def batches(items: Sequence[T], size: int = _BATCH) -> Iterator[Sequence[T]]:
     """The items in runs of `size`: databases bound the number of bound parameters."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+# Statements are built once: building one costs as much as executing it.
+_TABLES: tuple[type[Interned], ...] = (
+    EnvironmentRow,
+    CaseRow,
+    BlobRow,
+    BuildRow,
+    LayoutRow,
+    RemarkRow,
+    PatternRow,
+)
+_FIND: dict[type[Interned], Any] = {
+    table: select(table.digest, table.id).where(table.digest.in_(bindparam("digests", expanding=True)))
+    for table in _TABLES
+}
+_ADD: dict[type[Interned], Any] = {
+    table: insert(table).returning(table.digest, table.id) for table in _TABLES
+}
 
 
 def intern(
@@ -49,17 +80,17 @@ def intern(
     columns: Callable[[str], dict[str, Any]],
 ) -> dict[str, int]:
     """The row number of each digest; rows that are not there yet are made of `columns(digest)`."""
-    cache = known.of(table)
-    unknown = sorted(digest for digest in digests if digest not in cache)
+    numbers = known.of(table)
+    unknown = sorted(digest for digest in digests if digest not in numbers)
     for batch in batches(unknown):
-        found = connection.execute(select(table.digest, table.id).where(table.digest.in_(batch)))
-        cache.update((digest, number) for digest, number in found)
-    missing = [digest for digest in unknown if digest not in cache]
+        found = connection.execute(_FIND[table], {"digests": batch})
+        numbers.update((digest, number) for digest, number in found)
+    missing = [digest for digest in unknown if digest not in numbers]
     for batch in batches(missing, 256):
         rows = [{"digest": digest, **columns(digest)} for digest in batch]
-        made = connection.execute(insert(table).returning(table.digest, table.id), rows)
-        cache.update((digest, number) for digest, number in made)
-    return {digest: cache[digest] for digest in digests}
+        made = connection.execute(_ADD[table], rows)
+        numbers.update((digest, number) for digest, number in made)
+    return {digest: numbers[digest] for digest in digests}
 
 
 def intern_blobs(
@@ -77,21 +108,24 @@ def intern_blobs(
 def intern_scopes(connection: Connection, known: Known, scopes: Collection[Scope]) -> dict[Scope, int]:
     """The row number of each scope."""
     find_scopes(connection, known, scopes)
-    missing = list(dict.fromkeys(scope for scope in scopes if scope not in known.scopes))
+    missing = dict.fromkeys(scope for scope in scopes if scope not in known.scopes)
     if missing:
-        connection.execute(insert(ScopeRow), [_scope_columns(scope) for scope in missing])
-        find_scopes(connection, known, missing)
+        # Where another process was first, the table refuses; the transaction is tried again from the start.
+        made = connection.execute(_ADDING_SCOPES, [_scope_columns(scope) for scope in missing])
+        known.scopes.update((scope_from(row[1:]), row[0]) for row in made)
     return {scope: known.scopes[scope] for scope in scopes}
 
 
 def find_scopes(connection: Connection, known: Known, scopes: Collection[Scope]) -> dict[Scope, int]:
     """The row number of each scope that the database has."""
-    kernels = sorted({scope.kernel for scope in scopes if scope not in known.scopes})
     if len(known.scopes) > _LARGEST_CACHE:
         known.scopes.clear()
-    for batch in batches(kernels):
+        known.kernels.clear()
+    kernels = {scope.kernel for scope in scopes} - known.kernels
+    for batch in batches(sorted(kernels)):
         for row in connection.execute(select(*SCOPE_COLUMNS).where(ScopeRow.kernel.in_(batch))):
             known.scopes[scope_from(row[1:])] = row[0]
+    known.kernels |= kernels
     return {scope: known.scopes[scope] for scope in scopes if scope in known.scopes}
 
 
@@ -106,6 +140,7 @@ SCOPE_COLUMNS = (
     ScopeRow.gpu,
     ScopeRow.condition_name,
 )
+_ADDING_SCOPES = insert(ScopeRow).returning(*SCOPE_COLUMNS)
 
 
 def scope_from(columns: Sequence[Any]) -> Scope:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -66,6 +67,17 @@ class Stored:
     build: str | None
 
 
+@contextmanager
+def whole(what: str) -> Iterator[None]:
+    """A row that says what no row of ours says is a damaged database, not a crash."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:  # whatever such a row makes enums, converters and unpackers raise
+        raise StoreError(f"{what} cannot be read: {error}"[:300], remedy="reprodb db check") from error
+
+
 # --- Runs --------------------------------------------------------------------------------------
 
 
@@ -74,7 +86,11 @@ def read_runs(connection: Connection, seen: Seen, query: Select[Any] | None = No
     rows = connection.execute(query if query is not None else run_query()).all()
     _fill(connection, seen.environments, EnvironmentRow, [r.environment_id for r in rows], _environment)
     _fill(connection, seen.remarks, RemarkRow, [r.remark_id for r in rows], _remark)
-    return [(_run(seen, row), row.position) for row in rows]
+    runs = []
+    for row in rows:
+        with whole(f"run {row.id}"):
+            runs.append((_run(seen, row), row.position))
+    return runs
 
 
 def run_query() -> Select[Any]:
@@ -124,7 +140,11 @@ def read_results(connection: Connection, seen: Seen, query: Select[Any]) -> list
         connection, seen.remarks, RemarkRow, [r.remark_id for r in rows if r.remark_id is not None], _remark
     )
     outputs = _read_outputs(connection, seen, {r.id: r.repetitions for r in rows})
-    return [_stored(seen, row, outputs.get(row.id, ())) for row in rows]
+    results = []
+    for row in rows:
+        with whole(f"result {row.id}"):
+            results.append(_stored(seen, row, outputs.get(row.id, ())))
+    return results
 
 
 def _stored(seen: Seen, row: Row[Any], outputs: tuple[Output, ...]) -> Stored:
@@ -190,13 +210,9 @@ def _read_outputs(
 
 
 def _output(layout: Layout, row: Row[Any], digests: Sequence[str], repetitions: int) -> Output:
-    try:
+    with whole(f"result {row.result_id}, output {layout.name}"):
         sequence = sequences.unpack(row.sequence, repetitions)
         derived = sequences.first_and_count(sequence, len(digests))
-    except ValueError as error:
-        raise StoreError(
-            f"result {row.result_id}, output {layout.name}: {error}", remedy="reprodb db check"
-        ) from None
     return Output(
         name=layout.name,
         role=layout.role,
@@ -224,7 +240,8 @@ def _fill(
     for batch in batches(missing):
         query = select(*table.__table__.columns).where(table.id.in_(batch))
         for row in connection.execute(query):
-            known[row.id] = decode(row)
+            with whole(f"{table.__tablename__} row {row.id}"):
+                known[row.id] = decode(row)
 
 
 def _environment(row: Row[Any]) -> Environment:

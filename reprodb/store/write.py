@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from reprodb import codec
 from reprodb.digest import content_key, sha256
@@ -229,7 +229,7 @@ def write_results(
     ]
     if not rows:
         return []
-    made = connection.execute(insert(ResultRow).returning(ResultRow.scope_id, ResultRow.id), rows)
+    made = connection.execute(_ADDING_RESULTS, rows)
     numbers = dict(made.all())
     ids = [numbers[place] for place in places]
 
@@ -251,19 +251,25 @@ def write_results(
                 for i, p in enumerate(output.patterns)
             ]
     if outputs:
-        connection.execute(insert(OutputRow), outputs)
-        connection.execute(insert(OutputPatternRow), links)
+        connection.execute(_ADDING_OUTPUTS, outputs)
+        connection.execute(_ADDING_LINKS, links)
     return ids
+
+
+_PLACES = select(ResultRow.scope_id).where(ResultRow.run_id == bindparam("run"))
+_REPEATED = _PLACES.where(ResultRow.scope_id.in_(bindparam("places", expanding=True)))
+_ADDING_RESULTS = insert(ResultRow).returning(ResultRow.scope_id, ResultRow.id)
+_ADDING_OUTPUTS, _ADDING_LINKS = insert(OutputRow), insert(OutputPatternRow)
 
 
 def _refuse_repeated(
     connection: Connection, run_id: int, places: Sequence[int], results: Sequence[Result]
 ) -> None:
     # One result a transaction is the usual case: ask for those, not for the whole run.
-    query = select(ResultRow.scope_id).where(ResultRow.run_id == run_id)
     if len(places) <= 100:
-        query = query.where(ResultRow.scope_id.in_(places))
-    seen = set(connection.scalars(query))
+        seen = set(connection.scalars(_REPEATED, {"run": run_id, "places": places}))
+    else:
+        seen = set(connection.scalars(_PLACES, {"run": run_id}))
     for place, result in zip(places, results, strict=True):
         if place in seen:
             raise StoreError(f"run {run_id} has a result for {'/'.join(result.row)} already")

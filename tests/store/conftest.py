@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from reprodb.store.opening import upgrade
+from reprodb.store.postgresql import connect
+from reprodb.store.sqlite import create
+from reprodb.store.tables import Base
 
 PACKAGE = "PostgreSQL's server programs are missing: install Debian's package postgresql-15"
 
@@ -52,19 +55,18 @@ def postgresql() -> Iterator[Callable[[], str]]:
                 pytest.fail(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
 
         run(initdb, "-D", str(data), "-U", "reprodb", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        options = f"-c listen_addresses='' -k {root} -c fsync=off -c max_connections=60"
+        options = (
+            f"-c listen_addresses='' -k {root} -c fsync=off -c full_page_writes=off -c max_connections=60"
+        )
         run(server, "-D", str(data), "-l", str(root / "log"), "-o", options, "-w", "start")
-        address = f"@/DATABASE?host={root}"
 
         def make() -> str:
-            import psycopg
+            from psycopg import connect, sql
 
             name = f"t{uuid.uuid4().hex}"
-            with psycopg.connect(
-                host=str(root), user="reprodb", dbname="postgres", autocommit=True
-            ) as server:
-                server.execute(f'CREATE DATABASE "{name}"')
-            return f"postgresql+psycopg://reprodb{address.replace('DATABASE', name)}"
+            with connect(host=str(root), user="reprodb", dbname="postgres", autocommit=True) as connection:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            return f"postgresql+psycopg://reprodb@/{name}?host={root}"
 
         try:
             yield make
@@ -72,18 +74,36 @@ def postgresql() -> Iterator[Callable[[], str]]:
             run(server, "-D", str(data), "-m", "immediate", "-w", "stop")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def postgresql_url(postgresql: Callable[[], str]) -> str:
-    """A PostgreSQL database with the newest schema."""
+    """A database with the newest schema, which tests share: one takes half a second to make."""
     url = postgresql()
     upgrade(url)
     return url
+
+
+def emptied(url: str) -> str:
+    """The database without a row, its numbers beginning anew."""
+    engine = connect(url, write=True)
+    names = ", ".join(table.name for table in Base.metadata.sorted_tables)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
+    engine.dispose()
+    return url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the newest schema and nothing in it."""
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    create(path)
+    return path
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of each kind that stores are opened on: `open_store(database, write=True)`."""
     if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "reprodb.db")
         return str(tmp_path / "reprodb.db")
-    url: str = request.getfixturevalue("postgresql_url")
-    return url
+    return emptied(request.getfixturevalue("postgresql_url"))
