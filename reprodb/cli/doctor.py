@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -145,11 +146,16 @@ def places(db: str | None, store: Path) -> Iterator[Check]:
 
 
 def _writable(name: str, path: Path, remedy: str) -> Check:
-    """Whether a path, or where it does not exist yet the nearest folder above it, can be written."""
+    """Whether a file can be made where a path is or will be, found out by making one."""
     nearest = path.absolute()
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
-    ok = os.access(nearest, os.W_OK) and (path.exists() or nearest.is_dir())
+    folder = nearest.parent if path.is_file() else nearest
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            ok = not path.is_file() or os.access(path, os.W_OK)
+    except OSError:
+        ok = False
     state = "writable" if ok else "not writable"
     return Check("place", name, ok, f"{path}: {state}", "" if ok else remedy)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -50,9 +51,10 @@ def choose(version: str) -> str:
             remedy="install that CUDA toolkit and set CUDA_HOME, or use NVRTC of that version: "
             f"reprodb toolchains install nvrtc {version}",
         )
-    if not (shutil.which("apt-get") and shutil.which("dpkg-deb") and Path(_KEYRING).is_file()):
+    tools = shutil.which("apt-get") and shutil.which("dpkg-deb") and Path(_KEYRING).is_file()
+    if not tools or platform.machine() != "x86_64":
         raise UsageError(
-            f"nvcc {version} comes from Debian's package, and this is no Debian",
+            f"nvcc {version} comes from Debian's package for x86-64, and this is no such Debian",
             remedy="install a CUDA 12 toolkit and set CUDA_HOME, or use NVRTC: "
             f"reprodb toolchains install nvrtc {version}",
         )

@@ -1,0 +1,145 @@
+"""The commands build, profiles and toolchains, as people run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprodb.suite import bundled_suite
+from tests import fake_compilers
+
+TREE = ("--kernel", "sum_squares_tree")
+
+
+def reprodb(
+    folder: Path, *arguments: str, environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    root = str(Path(__file__).parents[1])
+    variables = {**os.environ, "PYTHONPATH": root, "COLUMNS": "200", **(environ or {})}
+    command = [sys.executable, "-m", "reprodb", *arguments]
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+
+
+def test_building_twice_and_carrying_it_elsewhere(tmp_path: Path) -> None:
+    asked = ("build", *TREE, "--profile", "cuda12*", "--arch", "sm_80")
+    first = reprodb(tmp_path, *asked, "--pack", "packed.tar.gz")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.count("built ") == 2
+    assert "2 built, 0 from the store, 0 failed, 0 profiles skipped" in first.stdout
+    assert "packed into packed.tar.gz" in first.stdout
+    second = reprodb(tmp_path, *asked, "--json")
+    document = json.loads(second.stdout)
+    assert document["schema"] == "reprodb.build/1"
+    assert document["store"] == "builds/store"
+    assert [a["cached"] for a in document["artifacts"]] == [True, True]
+    assert {a["arch"] for a in document["artifacts"]} == {"sm_80"}
+
+    there = tmp_path / "there"
+    there.mkdir()
+    taken = reprodb(there, "build", "--unpack", "../packed.tar.gz")
+    assert taken.stdout == "2 artifacts from ../packed.tar.gz are in builds/store\n"
+    third = json.loads(reprodb(there, *asked, "--json").stdout)
+    assert all(a["cached"] for a in third["artifacts"])
+
+
+def test_a_kernel_that_does_not_compile_is_exit_4_and_stops_only_itself(tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    shutil.copytree(bundled_suite(), suite)
+    source = suite / "_lib/sum.cu"
+    source.write_text(source.read_text() + "\nthis is no CUDA;\n")
+    done = reprodb(tmp_path, "build", "--suite", "suite", "--profile", "cuda12", "--pack", "p")
+    assert done.returncode == 4
+    assert "failed  sum_tree_atomic  cuda12  sm_90  nvrtc 12.6.85" in done.stderr
+    assert "_lib/sum.cu(" in done.stderr
+    assert "3 built, 0 from the store, 3 failed" in done.stdout
+    assert reprodb(tmp_path, "build", "--unpack", "p", "--store", "other").stdout.startswith("1 artifacts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--profile", "cuda-12"), 2, "did you mean cuda12"),
+        (("--kernel", "sum_square_tree"), 2, "sum_squares_tree"),
+        (("--arch", "90"), 2, "'90' is no architecture"),
+        (("--profiles-file", "nowhere.toml"), 2, "nowhere.toml cannot be read"),
+        (("--suite", "nowhere"), 2, "nowhere"),
+        (("--unpack", "nowhere.tar.gz"), 4, "nowhere.tar.gz"),
+        (("--unpack", "a", "--pack", "b"), 2, "together"),
+        (("--store", "/proc/store", *TREE, "--profile", "cuda12"), 4, "/proc/store"),
+    ],
+)
+def test_bad_requests(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    done = reprodb(tmp_path, "build", *arguments)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_profile_without_a_toolchain_is_skipped_or_required(tmp_path: Path) -> None:
+    text = (
+        '[profile.here]\ncompiler = "nvrtc"\ntoolkit = "12.6.*"\n'
+        '[profile.gone]\ncompiler = "nvrtc"\ntoolkit = "99"\n'
+    )
+    (tmp_path / "p.toml").write_text(text)
+    asked = ("build", *TREE, "--profiles-file", "p.toml")
+    done = reprodb(tmp_path, *asked)
+    assert done.returncode == 0
+    assert "skipped gone: no nvrtc 99; reprodb toolchains install nvrtc 99" in done.stderr
+    required = reprodb(tmp_path, *asked, "--require", "gone")
+    assert required.returncode == 4
+    assert "remedy: reprodb toolchains install nvrtc 99" in required.stderr
+    alone = reprodb(tmp_path, *asked, "--profile", "gone")
+    assert alone.returncode == 4
+    assert "no toolchain for gone" in alone.stderr
+
+
+def test_profiles_show_their_full_option_lists(tmp_path: Path) -> None:
+    table = reprodb(tmp_path, "profiles")
+    assert table.returncode == 0
+    assert len(table.stdout.splitlines()) == 10
+    assert "\x1b" not in table.stdout
+    details = reprodb(tmp_path, "profiles", "fast-math", "--arch", "sm_80").stdout
+    assert "options    -arch=sm_80 -std=c++17 -use_fast_math -fmad=true\n" in details
+    assert "ftz        the compiler's default\n" in details
+    document = json.loads(reprodb(tmp_path, "profiles", "--json").stdout)
+    assert document["schema"] == "reprodb.profiles/1"
+    by_name = {p["profile"]: p for p in document["profiles"]}
+    assert by_name["cuda12-no-fmad"]["options"][-1] == "-fmad=false"
+    assert by_name["cuda12"]["toolchain"]["version"] == "12.6.85"
+    wrong = reprodb(tmp_path, "profiles", "fastmath")
+    assert wrong.returncode == 2
+    assert "did you mean fast-math" in wrong.stderr
+
+
+def test_toolchains_are_listed_with_their_parts(tmp_path: Path) -> None:
+    fake_compilers.lay_out(tmp_path / "kit")
+    library = tmp_path / "kit/lib64/libnvrtc.so.12"
+    library.parent.mkdir()
+    library.write_text("broken")
+    here = {"CUDA_HOME": str(tmp_path / "kit"), "REPRODB_CACHE": str(tmp_path / "cache")}
+    table = reprodb(tmp_path, "toolchains", "list", environ=here)
+    assert table.returncode == 0
+    assert "nvrtc 12.6.85" in table.stdout
+    assert "sm_50 … sm_90 (14)" in table.stdout
+    assert "ptxas 12.8.93, host gcc" in table.stdout
+    assert f"does not work: {library}" in table.stderr
+    document = json.loads(reprodb(tmp_path, "toolchains", "list", "--json", environ=here).stdout)
+    assert document["schema"] == "reprodb.toolchains/1"
+    fake = next(t for t in document["toolchains"] if t["version"] == "12.8.93")
+    assert fake["origin"] == "CUDA_HOME"
+    assert fake["architectures"] == ["sm_80", "sm_90", "sm_100"]
+    assert [b["path"] for b in document["broken"]] == [str(library)]
+
+
+def test_wrong_installs_and_removes_are_usage_errors(tmp_path: Path) -> None:
+    here = {"REPRODB_CACHE": str(tmp_path / "cache")}
+    for arguments in (("install", "clang", "17"), ("install", "nvcc", "12.9"), ("remove", "nvrtc", "13")):
+        done = reprodb(tmp_path, "toolchains", *arguments, environ=here)
+        assert done.returncode == 2, done.stderr
+        assert "allowed:" in done.stderr
