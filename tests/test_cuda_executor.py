@@ -77,6 +77,7 @@ def test_every_repetition_runs_once_and_is_read_back_in_order(repetitions: int) 
 
 def test_repetitions_beyond_the_memory_go_in_further_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "RESULT_BYTES", 7 * 512)  # seven results of one element
+    monkeypatch.setattr(cuda, "SMALL_BYTES", 0)
     executor, fake = executor_of(counting(), room=0)  # and one slot at a time
     (output,) = run(executor, repetitions=20).outputs
     assert output.patterns == tuple(word(r) for r in range(1, 21))
@@ -92,12 +93,18 @@ def test_many_repetitions_are_captured_once_and_replayed() -> None:
     assert fake.calls.count("graphExecDestroy") == 1
 
 
+@pytest.mark.parametrize(("count", "slots"), [(1, 1), (3, 1), (32, 4), (97, 9), (100, 10), (1000, 25)])
+def test_a_cycle_has_about_the_square_root_of_the_repetitions(count: int, slots: int) -> None:
+    assert cuda.slots_for(count) == slots
+
+
 def test_all_repetitions_are_queued_before_the_first_copy_back() -> None:
     executor, fake = executor_of()
     run(executor)
     fake.calls.clear()
     run(executor, repetitions=100)
-    assert "streamSynchronize" not in fake.calls[: len(fake.calls) - fake.calls[::-1].index("graphLaunch")]
+    last_launch = len(fake.calls) - fake.calls[::-1].index("graphLaunch")
+    assert "streamSynchronize" not in fake.calls[:last_launch]
 
 
 def test_buffers_start_poisoned_zeroed_or_copied_in_every_repetition() -> None:

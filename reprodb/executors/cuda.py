@@ -23,12 +23,13 @@ from reprodb.executors.slots import GUARD, POISON, Arguments, Batch, Region, str
 
 # What the slots of one cycle, and the kept results of one batch, may take; the rest goes in further batches.
 SLOT_BYTES = 1 << 30
+SMALL_BYTES = 16 << 20  # so little needs no look at what is free
 RESULT_BYTES = 256 << 20
 # Inputs kept on the device between results, and how much of one is read back at once.
 INPUT_BYTES = 4 << 30
 CHUNK_BYTES = 32 << 20
 # From so many repetitions on, replaying a graph is faster than launching (measured: docs/executing.md).
-GRAPH_FROM = 32
+GRAPH_FROM = 16
 
 _NON_BLOCKING = 1
 _CAPTURE_THREAD_LOCAL = 1
@@ -226,52 +227,61 @@ class CudaExecutor:
     # --- repetitions ---
 
     def _repeat(self, stages: Stages, case: Case, inputs: Mapping[str, int], repetitions: int) -> Repeated:
-        """All repetitions, in as many batches as memory asks for, and the seconds to the last copy back."""
+        """All repetitions, in as many batches as memory asks for, and the seconds of their work.
+
+        The seconds count from the first launch to the last copy back; capturing a graph comes before.
+        """
         a_result = sum(stride_of(buffer) for buffer in case.recorded)
         at_once = max(1, min(repetitions, RESULT_BYTES // max(a_result, 1)))
         raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in case.recorded}
         seconds = 0.0
         for start in range(0, repetitions, at_once):
             count = min(at_once, repetitions - start)
-            began = time.perf_counter()
-            with self._calls("executing"):
-                batch = self._queue_batch(stages, case, inputs, count)
+            with self._calls("executing"), self._prepared(stages, case, inputs, count) as (batch, queue):
+                began = time.perf_counter()
+                queue()
                 self._runtime.streamSynchronize(self._stream)
-            seconds += time.perf_counter() - began
+                seconds += time.perf_counter() - began
             for region, rows in self._rows(batch, count):
                 _check_guards(region, rows)
                 if region.recorded:
-                    size = region.buffer.nbytes
-                    raws[region.buffer.name] += [row[:size].tobytes() for row in rows]
+                    raws[region.buffer.name] += _split(rows, region.buffer.nbytes)
         return Repeated(raws, seconds)
 
-    def _queue_batch(self, stages: Stages, case: Case, inputs: Mapping[str, int], count: int) -> Batch:
-        """Queue `count` repetitions, cycle by cycle through the batch's slots, and one copy to the host.
+    @contextmanager
+    def _prepared(
+        self, stages: Stages, case: Case, inputs: Mapping[str, int], count: int
+    ) -> Iterator[tuple[Batch, Callable[[], None]]]:
+        """Memory for `count` repetitions, and what queues them, cycle by cycle, with one copy to the host.
 
         A cycle fills every slot, runs all stages in each, and its recorded regions are then kept aside. More
         than one cycle is captured once as a CUDA graph: capturing costs as much a repetition as launching,
         replaying costs a fifth, and so about the square root of the count is captured.
         """
-        a_slot = sum(stride_of(buffer) for buffer in case.buffers)
-        slots = max(1, min(isqrt(count), self._room() // max(a_slot, 1)))
+        slots = self._slots(case, count)
         batch = Batch.of(case, slots, inputs)
-        kept_bytes = -(-count // slots) * batch.recorded_bytes
+        cycles, rest = divmod(count, slots)
+        size = batch.recorded_bytes
+        kept_bytes = -(-count // slots) * size
         guard_bytes = GUARD * slots * sum(not region.recorded for region in batch.regions)
         batch = replace(batch, base=self._device.take(batch.nbytes + kept_bytes))
-        kept = batch.base + batch.nbytes
         host = self._host.take(kept_bytes + guard_bytes)
+        kept = batch.base + batch.nbytes
         launches = [(stage, function, batch.arguments(stage)) for stage, function in stages]
-        cycles, rest = divmod(count, slots)
+
         with self._replayed(batch, launches, cycles) as run_cycle:
-            for cycle in range(cycles):
-                run_cycle()
-                self._copy(kept + cycle * batch.recorded_bytes, batch.base, batch.recorded_bytes, _ON_DEVICE)
-        if rest:
-            self._cycle(batch, launches, rest)
-            self._copy(kept + cycles * batch.recorded_bytes, batch.base, batch.recorded_bytes, _ON_DEVICE)
-        self._copy(host, kept, kept_bytes, _TO_HOST)
-        self._copy_scratch_guards(batch, host + kept_bytes)
-        return batch
+
+            def queue() -> None:
+                for cycle in range(cycles):
+                    run_cycle()
+                    self._copy(kept + cycle * size, batch.base, size, _ON_DEVICE)
+                if rest:
+                    self._cycle(batch, launches, rest)
+                    self._copy(kept + cycles * size, batch.base, size, _ON_DEVICE)
+                self._copy(host, kept, kept_bytes, _TO_HOST)
+                self._copy_scratch_guards(batch, host + kept_bytes)
+
+            yield batch, queue
 
     @contextmanager
     def _replayed(self, batch: Batch, launches: Launches, times: int) -> Iterator[Callable[[], None]]:
@@ -292,9 +302,11 @@ class CudaExecutor:
         finally:
             self._runtime.graphDestroy(graph)
         try:
+            self._runtime.graphUpload(executable, self._stream)
             yield lambda: self._runtime.graphLaunch(executable, self._stream)
         finally:
-            self._runtime.graphExecDestroy(executable)  # takes effect once its launches have ended
+            with suppress(self._runtime.CUDARuntimeError):
+                self._runtime.graphExecDestroy(executable)
 
     def _cycle(self, batch: Batch, launches: Launches, slots: int) -> None:
         """Fill the buffers and run all stages, in the first `slots` slots."""
@@ -306,15 +318,16 @@ class CudaExecutor:
                 launch(*shape, address + slot * step, 0)
 
     def _fill(self, batch: Batch, slots: int) -> None:
-        """Poison, zero or copy before anything runs: one call a buffer, for copies one a slot."""
+        """Poison, zero or copy before anything runs: a call a stretch of one fill, for copies one a slot."""
+        for start, size, value in batch.fills():
+            self._runtime.memsetAsync(start, value, size, self._stream)
         for region in batch.regions:
-            start = batch.base + region.start
-            self._runtime.memsetAsync(start, region.fill, region.nbytes, self._stream)
             kind, _, source = region.buffer.init.partition(":")
             if kind == "copy":
                 size = min(region.buffer.nbytes, batch.input_bytes(source))
+                first = batch.base + region.start
                 for slot in range(slots):
-                    self._copy(start + slot * region.stride, batch.inputs[source], size, _ON_DEVICE)
+                    self._copy(first + slot * region.stride, batch.inputs[source], size, _ON_DEVICE)
 
     def _copy(self, target: int, source: int, size: int, kind: int) -> None:
         if size:
@@ -332,27 +345,27 @@ class CudaExecutor:
 
     def _rows(self, batch: Batch, count: int) -> Iterator[tuple[Region, Bytes]]:
         """The repetitions of each region as rows of bytes, in order; of scratch buffers the guards alone."""
-        host = self._host.address
-        starts = range(
-            host, host + -(-count // batch.slots) * batch.recorded_bytes, batch.recorded_bytes or 1
-        )
+        cycles, size = -(-count // batch.slots), batch.recorded_bytes
+        kept = _bytes_at(self._host.address, cycles, size)
         for region in batch.regions:
             if region.recorded:
-                left = count
-                for start in starts:
-                    slots = min(batch.slots, left)
-                    yield region, _bytes_at(start + region.start, slots, region.stride)
-                    left -= slots
-        guards = host + len(starts) * batch.recorded_bytes
+                found = kept[:, region.start : region.start + region.nbytes]
+                yield region, found.reshape(cycles * batch.slots, region.stride)[:count]
+        guards = self._host.address + cycles * size
         for region in batch.regions:
             if not region.recorded:
                 yield region, _bytes_at(guards, region.slots, GUARD)
                 guards += GUARD * region.slots
 
-    def _room(self) -> int:
-        """Bytes that the slots of one cycle may take."""
+    def _slots(self, case: Case, count: int) -> int:
+        """How many slots a cycle gets: `slots_for` the count, or what half of the free memory holds."""
+        a_slot = sum(stride_of(buffer) for buffer in case.buffers)
+        wanted = slots_for(count)
+        if wanted * a_slot <= SMALL_BYTES:
+            return wanted
         free, _ = self._runtime.memGetInfo()
-        return min(SLOT_BYTES, (int(free) + self._device.size) // 2)
+        room = min(SLOT_BYTES, (int(free) + self._device.size) // 2)
+        return max(1, min(wanted, room // a_slot))
 
     # --- memory and errors ---
 
@@ -373,6 +386,14 @@ class CudaExecutor:
         except self._runtime.CUDARuntimeError:
             return True
         return False
+
+
+def slots_for(count: int) -> int:
+    """How many repetitions a cycle has: about the square root of the count, without a rest if that can be."""
+    root = isqrt(count)
+    near = range(-(-root // 2), 2 * root + 1)
+    divisors = [slots for slots in near if count % slots == 0]
+    return min(divisors, key=lambda slots: max(slots / root, root / slots), default=root)
 
 
 def code_image(artifact: Artifact) -> tuple[bytes, CodeOrigin, tuple[str, ...]]:
@@ -405,6 +426,16 @@ def _bytes_at(address: int, count: int, width: int) -> Bytes:
     """Host memory from `address` as `count` rows of `width` bytes."""
     flat = (ctypes.c_uint8 * (count * width)).from_address(address)
     return np.ctypeslib.as_array(flat).reshape(count, width)
+
+
+def _split(rows: Bytes, size: int) -> list[bytes]:
+    """The first `size` bytes of each row."""
+    flat = rows[:, :size].tobytes()
+    return (
+        [flat[start : start + size] for start in range(0, len(rows) * size, size)]
+        if size
+        else [b""] * len(rows)
+    )
 
 
 def _check_guards(region: Region, rows: Bytes) -> None:

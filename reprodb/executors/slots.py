@@ -88,6 +88,17 @@ class Batch:
     def recorded_bytes(self) -> int:
         return sum(region.nbytes for region in self.regions if region.recorded)
 
+    def fills(self) -> list[tuple[int, int, int]]:
+        """Stretches of neighbouring regions with the same fill: (address, bytes, byte)."""
+        found: list[tuple[int, int, int]] = []
+        for region in self.regions:
+            start, size = self.base + region.start, region.nbytes
+            if found and found[-1][2] == region.fill:
+                start, before, _ = found.pop()
+                size += before
+            found.append((start, size, region.fill))
+        return found
+
     def input_bytes(self, name: str) -> int:
         found = next(wanted for wanted in self.case.inputs if wanted.name == name)
         return found.n * DTYPE_BYTES[found.dtype]

@@ -39,8 +39,8 @@ class FakeCupy:
         runtime = (
             "setDevice free malloc hostAlloc freeHost streamCreateWithFlags memGetInfo getDeviceProperties"
             " driverGetVersion runtimeGetVersion memsetAsync memcpyAsync memcpy2DAsync streamSynchronize"
-            " deviceSynchronize streamBeginCapture streamEndCapture graphInstantiate graphLaunch graphDestroy"
-            " graphExecDestroy"
+            " deviceSynchronize streamBeginCapture streamEndCapture graphInstantiate graphUpload graphLaunch"
+            " graphDestroy graphExecDestroy"
         )
         self.cuda = SimpleNamespace(
             driver=SimpleNamespace(
@@ -89,7 +89,7 @@ class FakeCupy:
     def memcpyAsync(self, target: int, source: int, size: int, kind: int, stream: int) -> None:
         self.queued(lambda: void(ctypes.memmove(target, source, size)))
 
-    def memcpy2DAsync(  # noqa: PLR0917 -- CUDA's own order
+    def memcpy2DAsync(
         self, target: int, step: int, source: int, pitch: int, width: int, height: int, kind: int, stream: int
     ) -> None:
         for row in range(height):
