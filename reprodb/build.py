@@ -224,6 +224,12 @@ def _explained(request: BuildRequest, log: str, ok: bool) -> str:
     if toolchain.architectures and request.arch.rstrip("af") not in toolchain.architectures:
         known = ", ".join(toolchain.architectures)
         return f"{toolchain.label} does not compile for {request.arch}; it knows {known}\n{log}"
+    if "unsupported GNU version" in log:
+        flag = '"-allow-unsupported-compiler"'
+        return (
+            f"{toolchain.label} does not know the host compiler {dict(toolchain.components).get('host')}; "
+            f"put an older gcc first on PATH, or add {flag} to the profile's extra\n{log}"
+        )
     if toolchain.compiler == "nvrtc" and "open source file" in log and not headers.folders(toolchain):
         command = f"reprodb toolchains install nvrtc {toolchain.version}"
         return f"{toolchain.label} has no CUDA headers beside it; install them: {command}\n{log}"

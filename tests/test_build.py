@@ -17,7 +17,7 @@ from reprodb.build import artifact_key, build_all, build_each, options_of, plan,
 from reprodb.domain import Artifact, BuildRequest, Kernel, Profile, SourceFile, Status, Suite, Toolchain
 from reprodb.errors import ToolchainError, UsageError
 from reprodb.suite import bundled_suite, load_suite
-from reprodb.toolchains import pool, sass
+from reprodb.toolchains import flags, pool, sass
 from reprodb.toolchains.base import flags_of
 from tests.toolchains_here import nvcc12, nvcc13, nvrtc12, nvrtc13
 
@@ -298,6 +298,39 @@ def test_an_error_in_an_included_file_names_it(tmp_path: Path) -> None:
     artifact = one(tmp_path, asked(files=(SOURCE, broken)))
     assert "_lib/f.cuh(1)" in artifact.build.log
     assert "quarter wanted" in artifact.build.log
+
+
+SHARED_FLAGS = (
+    "-std=c++20", "-DA", "-DB=2", "-UA", "-lineinfo", "-maxrregcount=64", "-w", "-restrict",
+    "-extra-device-vectorization", "-diag-suppress=177", "-device-stack-protector=false", "-Xptxas", "-O2",
+    "-Xptxas=-dlcm=ca", "-Xptxas=-disable-optimizer-consts", "--ptxas-options=-opt-fp-atomics",
+    "-Xptxas=-regUsageLevel=5", "-Xptxas=--allow-expensive-optimizations=true", "-Xptxas=-no-bb-merge",
+)  # fmt: skip
+NVRTC_FLAGS = ("-default-device", "-builtin-move-forward=true", "-builtin-initializer-list=false", "-minimal")
+NVCC_FLAGS = (
+    "-O1", "--expt-relaxed-constexpr", "--extended-lambda", "-Werror=cross-execution-space-call", "-jtd=50",
+    "-Wno-deprecated-gpu-targets", "-Wreorder", "-allow-unsupported-compiler", "-Wext-lambda-captures-this",
+    "-Xptxas=-v,-w,-warn-spills", "-Xcompiler", "-O2", "-Xcompiler=-ffp-contract=off,-Wall",
+)  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("find", "extra"),
+    [
+        (nvrtc13, SHARED_FLAGS + NVRTC_FLAGS),
+        (nvcc13, SHARED_FLAGS + NVCC_FLAGS),
+        (nvcc13, ("-G", "-dopt=on")),
+    ],
+)
+def test_the_flags_that_are_taken_exist_and_leave_their_neighbours_alone(
+    tmp_path: Path, find: object, extra: tuple[str, ...]
+) -> None:
+    """Each is followed by another, at last by the define that the source needs."""
+    wanted = asked(find())  # type: ignore[operator]
+    assert flags.check(wanted.profile.compiler, extra) == extra
+    artifact = one(tmp_path, replace(wanted, profile=replace(wanted.profile, extra=extra)))
+    assert artifact.build.status is Status.OK, artifact.build.log
 
 
 @pytest.mark.usefixtures("quick")

@@ -181,7 +181,7 @@ def test_architectures() -> None:
         ("nvrtc", ["-lineinfo"]),
         ("nvrtc", ["-G", "-dopt=on"]),
         ("nvrtc", ["-DNAME", "-DVALUE=3.5f", "-UNAME"]),
-        ("nvrtc", ["-std=c++20", "--maxrregcount=64", "-Xptxas=-O1", "--ptxas-options=-O2,-v"]),
+        ("nvrtc", ["-std=c++20", "--maxrregcount=64", "-Xptxas=-O1", "--ptxas-options=-v"]),
         ("nvrtc", ["-Xptxas", "-O1"]),
         ("nvcc", ["-O0", "-Xcompiler", "-ffp-contract=off", "-Xcompiler=-O2,-Wall", "-Xptxas=-O0"]),
         ("nvcc", ["-Xcompiler=-ffast-math", "--expt-relaxed-constexpr", "-diag-suppress=177,20012"]),

@@ -105,6 +105,17 @@ def test_wheels_of_one_release_go_together(tmp_path: Path, compiler: str, versio
     assert put(tmp_path, compiler, version, FakePip("empty")) == wheels.split()
 
 
+def test_what_is_published_is_listed_from_old_to_new() -> None:
+    registry = Registry(FakePip(), {})
+    assert install.published("nvrtc", registry) == (
+        "11.8.89", "12.0.76", "12.0.140", "12.6.77", "12.6.85", "12.9.41", "12.9.86",
+        "13.0.48", "13.0.88", "13.4.59", "13.4.92", "13.5.37",
+    )  # fmt: skip
+    assert install.published("nvcc", registry)[:3] == ("12.4.131", "13.0.48", "13.0.88")
+    with pytest.raises(UsageError, match="no compiler 'clang'"):
+        install.published("clang", registry)
+
+
 def test_releases_of_wheel_versions() -> None:
     assert minor_of(Version("12.4.127.post1")) == (12, 4)
     assert minor_of(Version("13.3.5.0.6")) == (13, 5)

@@ -51,14 +51,19 @@ def choose(version: str) -> str:
             remedy="install that CUDA toolkit and set CUDA_HOME, or use NVRTC of that version: "
             f"reprodb toolchains install nvrtc {version}",
         )
-    tools = shutil.which("apt-get") and shutil.which("dpkg-deb") and Path(_KEYRING).is_file()
-    if not tools or platform.machine() != "x86_64":
+    if not is_here():
         raise UsageError(
             f"nvcc {version} comes from Debian's package for x86-64, and this is no such Debian",
             remedy="install a CUDA 12 toolkit and set CUDA_HOME, or use NVRTC: "
             f"reprodb toolchains install nvrtc {version}",
         )
     return VERSION
+
+
+def is_here() -> bool:
+    """Whether this is a Debian whose package can be unpacked and run."""
+    tools = shutil.which("apt-get") and shutil.which("dpkg-deb") and Path(_KEYRING).is_file()
+    return bool(tools) and platform.machine() == "x86_64"
 
 
 def lay_out(

@@ -15,7 +15,8 @@ class Refusal(NamedTuple):
     reason: str
 
 
-# What every compiler may be given. A flag must match one pattern whole.
+# What every compiler may be given. A flag must match one pattern whole. Flags that take a value are here with
+# their `=` alone: without it they would take the next flag of the list for their value.
 _SHARED = (
     r"-{1,2}std=c\+\+(11|14|17|20|23)",
     # No quotes: a define must not smuggle in a path for `#include NAME`.
@@ -26,7 +27,7 @@ _SHARED = (
     r"-w|--disable-warnings|-Wreorder|-{1,2}restrict|-{1,2}extra-device-vectorization",
     r"(-{1,2}diag-(error|suppress|warn))=[\w,-]+",
     r"(-Ofc|--Ofast-compile)=(0|min|mid|max)",
-    r"-{1,2}(jump-table-density)=\d{1,3}|-{1,2}device-stack-protector(=(true|false))?",
+    r"-{1,2}device-stack-protector=(true|false)",
 )
 
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -40,7 +41,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *_SHARED,
         r"-O[0-3]|--optimize=[0-3]",
         r"-{1,2}expt-(relaxed-constexpr|extended-lambda)|-{1,2}extended-lambda",
-        r"-{1,2}(Werror|Wno-deprecated-gpu-targets|Wno-deprecated-declarations)(=[\w,-]+)?",
+        r"-{1,2}Werror=[\w,-]+|-{1,2}Wno-deprecated-(gpu-targets|declarations)",
+        r"(-jtd|--jump-table-density)=\d{1,3}",
         r"-{1,2}allow-unsupported-compiler",
         r"-Wext-lambda-captures-this|--Wext-lambda-captures-this",
     ),
@@ -59,13 +61,15 @@ HANDED_ON: dict[str, dict[str, str]] = {
 
 _PART_ALLOWED: dict[str, tuple[str, ...]] = {
     "ptxas": (
-        r"-O[0-4]|-{1,2}opt-level=[0-4]",
-        r"-v|--verbose|-w|--disable-warnings",
-        r"-{1,2}(warn-(double-usage|spills|lmem-usage)|warn-on-[\w-]+)",
-        r"-{1,2}(dlcm|dscm|def-load-cache|def-store-cache|flcm|fscm)=\w+",
-        r"-{1,2}(allow-expensive-optimizations|disable-optimizer-constants)(=(true|false))?",
-        r"-{1,2}(preserve-relocs|suppress-[\w-]+)",
-        r"(-maxrregcount|--maxrregcount)=\d{1,3}",
+        r"-O[0-4]|--opt-level=[0-4]|-v|--verbose|-w|--disable-warnings|-Werror|--warning-as-error",
+        r"-warn-(double-usage|spills|lmem-usage)|--warn-on-(double-precision-use|spills|local-memory-usage)",
+        r"-(dlcm|dscm|flcm|fscm)=\w+|--(def|force)-(load|store)-cache=\w+",
+        r"-{1,2}allow-expensive-optimizations=(true|false)",
+        r"-disable-optimizer-consts|--disable-optimizer-constants",
+        r"-no-bb-merge|--dont-merge-basicblocks|-ret-end|--return-at-end",
+        r"-opt-fp-atomics|--optimize-float-atomics",
+        r"(-regUsageLevel|--register-usage-level)=\d{1,2}",
+        r"-{1,2}suppress-[a-z-]+|-{1,2}preserve-relocs|-{1,2}maxrregcount=\d{1,3}",
     ),
     # Reaches the host compiler alone: device code does not move, which is worth showing.
     "host": (
@@ -186,7 +190,7 @@ def check(compiler: str, extra: Sequence[object]) -> tuple[str, ...]:
 
 
 def _check_part(name: str, value: str, compiler: str) -> None:
-    """A value of `-Xptxas` or `-Xcompiler`: one or more flags, separated by commas."""
+    """A value of `-Xptxas` or `-Xcompiler`: one flag; nvcc takes several with commas between."""
     part = HANDED_ON[compiler][name]
-    for flag in value.split(","):
+    for flag in value.split(",") if compiler == "nvcc" else [value]:
         _check_one(flag, _PART_ALLOWED[part], compiler, part)

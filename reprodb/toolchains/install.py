@@ -103,6 +103,16 @@ def install(
     return _install(compiler, str(main), lay_out, environ, say)
 
 
+def published(compiler: str, registry: Registry | None = None) -> tuple[str, ...]:
+    """Every exact version that `install` could get of a compiler, oldest first, as a bisection walks."""
+    _parse(compiler, "0")
+    registry = registry or Registry()
+    recipes = [parts for major in (11, 12, 13) if (parts := recipe(compiler, major))]
+    versions = [version for parts in recipes for version in registry.published(parts.main)]
+    first = (debian.VERSION,) if compiler == "nvcc" and debian.is_here() else ()
+    return (*first, *(str(version) for version in sorted(versions)))
+
+
 def remove(compiler: str, version: str, environ: Mapping[str, str] = os.environ) -> Path:
     """Take an installed toolchain out of the cache folder; the folder that went. UsageError if absent."""
     _parse(compiler, version)
