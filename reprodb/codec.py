@@ -12,7 +12,10 @@ def _converter() -> Any:
     from cattrs.preconf.json import make_converter
 
     # Unknown keys are refused: a record from a newer reprodb must not lose a field silently.
-    return make_converter(forbid_extra_keys=True)
+    converter = make_converter(forbid_extra_keys=True)
+    # An int in a float's place (`rel_tol = 0` in a manifest) reads back as a float: write it as one.
+    converter.register_unstructure_hook(float, float)
+    return converter
 
 
 def encode(value: Any) -> Any:
