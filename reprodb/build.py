@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reprodb.artifacts import ArtifactStore
 from reprodb.digest import content_key, sha256
@@ -14,14 +14,13 @@ from reprodb.domain import (
     BuildRequest,
     Kernel,
     Profile,
-    SkippedProfile,
     Status,
     Suite,
     Toolchain,
 )
-from reprodb.errors import ToolchainError, UsageError
-from reprodb.profiles import architecture, check_arch
-from reprodb.toolchains import catalog, headers, pool, sass
+from reprodb.errors import ToolchainError
+from reprodb.profiles import check_arch
+from reprodb.toolchains import headers, pool, sass
 from reprodb.toolchains.options import resolved
 from reprodb.toolchains.process import clip
 from reprodb.toolchains.worker import Done
@@ -46,48 +45,6 @@ def request(suite: Suite, kernel: Kernel, profile: Profile, toolchain: Toolchain
         toolchain=toolchain,
         arch=check_arch(arch),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be built, and the profiles that no toolchain here can build."""
-
-    requests: tuple[BuildRequest, ...]
-    skipped: tuple[SkippedProfile, ...]
-
-
-def plan(
-    suite: Suite,
-    kernels: Sequence[Kernel],
-    profiles: Sequence[Profile],
-    found: Sequence[Toolchain],
-    *,
-    arch: str | None = None,
-    native: str | None = None,
-    require: Sequence[str] = (),
-) -> Plan:
-    """Every kernel under every profile that has a toolchain among `found`.
-
-    `arch` overrides the profiles'; `native` is the GPU's. Raises ToolchainError where a profile of `require`
-    has no toolchain, UsageError where it is not among `profiles`.
-    """
-    names = [profile.name for profile in profiles]
-    for name in require:
-        if name not in names:
-            raise UsageError(f"required profile {name!r} is not selected", allowed=", ".join(names))
-    requests: list[BuildRequest] = []
-    skipped: list[SkippedProfile] = []
-    for profile in profiles:
-        toolchain = catalog.match(profile, found)
-        if toolchain is None:
-            reason, remedy = f"no {profile.compiler} {profile.toolkit}", catalog.install_command(profile)
-            if profile.name in require:
-                raise ToolchainError(f"required profile {profile.name} has {reason}", remedy=remedy)
-            skipped.append(SkippedProfile(profile.name, reason, remedy))
-            continue
-        target = arch or architecture(profile, native)
-        requests += [request(suite, kernel, profile, toolchain, target) for kernel in kernels]
-    return Plan(tuple(requests), tuple(skipped))
 
 
 def options_of(request: BuildRequest) -> tuple[str, ...]:

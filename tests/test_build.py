@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprodb.artifacts import ArtifactStore
-from reprodb.build import artifact_key, build_all, build_each, options_of, plan, request
+from reprodb.build import artifact_key, build_all, build_each, options_of, request
 from reprodb.domain import Artifact, BuildRequest, Kernel, Profile, SourceFile, Status, Suite, Toolchain
 from reprodb.errors import ToolchainError, UsageError
 from reprodb.suite import bundled_suite, load_suite
@@ -154,14 +154,16 @@ def test_variables_do_not_reach_the_real_compilers(tmp_path: Path, monkeypatch: 
     assert {a.build.key: a for a in after} == by_key
 
 
-def test_the_bundled_tree_under_both_nvrtcs(tmp_path: Path) -> None:
+def test_the_bundled_tree_with_and_without_contraction(tmp_path: Path) -> None:
     suite = load_suite(bundled_suite())
     kernel = next(k for k in suite.kernels if k.name == "sum_squares_tree")
-    profiles = [Profile("a", "nvrtc", ">=12,<13"), Profile("b", "nvrtc", ">=12,<13", fmad=False)]
-    work = plan(suite, [kernel], profiles, [nvrtc12(), nvrtc13()])
-    plain, apart = sorted(
-        build_all(work.requests, ArtifactStore(tmp_path)), key=lambda a: a.build.profile.name
-    )
+    profile = Profile("a", "nvrtc", ">=12,<13")
+    requests = [
+        request(suite, kernel, each, nvrtc12(), "sm_90")
+        for each in (profile, replace(profile, name="b", fmad=False))
+    ]
+    built = build_all(requests, ArtifactStore(tmp_path))
+    plain, apart = sorted(built, key=lambda a: a.build.profile.name)
     assert plain.build.status is apart.build.status is Status.OK
     assert sass_count(plain, "FFMA") > sass_count(apart, "FFMA")
     assert plain.build.defines == kernel.defines
@@ -450,21 +452,7 @@ def test_text_is_added_where_it_was_built_without_a_disassembler(
     assert store.get(completed.build.key) == completed
 
 
-# --- Plans
-
-
-def test_plans_skip_profiles_with_the_command_that_helps() -> None:
-    suite = load_suite(bundled_suite())
-    profiles = [Profile("here", "nvrtc", ">=12"), Profile("gone", "nvcc", ">=12,<13")]
-    work = plan(suite, suite.kernels[:2], profiles, [nvrtc12()], native="sm_80")
-    assert [(r.profile.name, r.arch) for r in work.requests] == [("here", "sm_80")] * 2
-    (skipped,) = work.skipped
-    assert (skipped.profile, skipped.remedy) == ("gone", "reprodb toolchains install nvcc 12.4")
-    assert plan(suite, suite.kernels[:1], profiles, [nvrtc12()], arch="sm_75").requests[0].arch == "sm_75"
-    with pytest.raises(ToolchainError, match="required profile gone"):
-        plan(suite, suite.kernels, profiles, [nvrtc12()], require=["gone"])
-    with pytest.raises(UsageError, match="required profile 'typo' is not selected"):
-        plan(suite, suite.kernels, profiles, [nvrtc12()], require=["typo"])
+# --- Requests
 
 
 def test_a_request_reads_the_sources_of_its_suite() -> None:

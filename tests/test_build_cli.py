@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,9 +44,13 @@ def test_building_twice_and_carrying_it_elsewhere(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     taken = reprodb(there, "build", "--unpack", "../packed.tar.gz")
-    assert taken.stdout == "2 artifacts from ../packed.tar.gz are in builds/store\n"
+    assert re.fullmatch(r"\d+ artifacts from ../packed.tar.gz are in builds/store\n", taken.stdout)
     third = json.loads(reprodb(there, *asked, "--json").stdout)
     assert all(a["cached"] for a in third["artifacts"])
+    assert third["canaries"] > 0
+    run = reprodb(there, "run", "--no-compile", *asked[1:], "--device", "model", "-n", "2", "--json")
+    assert run.returncode == 0, run.stderr
+    assert [r["status"] for r in json.loads(run.stdout)["results"]] == ["ok", "ok"]
 
 
 def test_a_kernel_that_does_not_compile_is_exit_4_and_stops_only_itself(tmp_path: Path) -> None:
@@ -58,7 +63,8 @@ def test_a_kernel_that_does_not_compile_is_exit_4_and_stops_only_itself(tmp_path
     assert "failed  sum_tree_atomic  cuda12  sm_90  nvrtc 12.6.85" in done.stderr
     assert "_lib/sum.cu(" in done.stderr
     assert "3 built, 0 from the store, 3 failed" in done.stdout
-    assert reprodb(tmp_path, "build", "--unpack", "p", "--store", "other").stdout.startswith("1 artifacts")
+    taken = reprodb(tmp_path, "build", "--unpack", "p", "--store", "other")
+    assert taken.stdout.endswith("artifacts from p are in other\n")
 
 
 @pytest.mark.parametrize(
@@ -90,13 +96,13 @@ def test_a_profile_without_a_toolchain_is_skipped_or_required(tmp_path: Path) ->
     asked = ("build", *TREE, "--profiles-file", "p.toml")
     done = reprodb(tmp_path, *asked)
     assert done.returncode == 0
-    assert "skipped gone: no nvrtc 99; reprodb toolchains install nvrtc 99" in done.stderr
+    assert "skipped gone: no nvrtc 99 is installed; reprodb toolchains install nvrtc 99" in done.stderr
     required = reprodb(tmp_path, *asked, "--require", "gone")
     assert required.returncode == 4
     assert "remedy: reprodb toolchains install nvrtc 99" in required.stderr
     alone = reprodb(tmp_path, *asked, "--profile", "gone")
     assert alone.returncode == 4
-    assert "no toolchain for gone" in alone.stderr
+    assert "no profile has a toolchain: gone" in alone.stderr
 
 
 def test_profiles_show_their_full_option_lists(tmp_path: Path) -> None:

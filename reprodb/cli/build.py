@@ -21,7 +21,7 @@ from reprodb.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from reprodb.build import Plan
+    from reprodb.campaign import Plan
     from reprodb.domain import Artifact, BuildRequest
 
 PackOption = Annotated[
@@ -58,10 +58,11 @@ def build(
     `run --no-compile` on another.
     """
     from reprodb.artifacts import DEFAULT_ROOT, ArtifactStore
-    from reprodb.build import build_each, plan
+    from reprodb.build import build_each
+    from reprodb.campaign import plan
     from reprodb.cli.tables import emit
     from reprodb.environment import find_gpus
-    from reprodb.errors import Exit, ToolchainError, UsageError
+    from reprodb.errors import Exit, UsageError
     from reprodb.profiles import bundled_profiles, load_profiles, select
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
@@ -89,15 +90,10 @@ def build(
         native=devices[0].arch if devices else None,
         require=require or (),
     )
-    if not work.requests:
-        first = work.skipped[0]
-        raise ToolchainError(
-            f"no toolchain for {', '.join(s.profile for s in work.skipped)}", remedy=first.remedy
-        )
     done: list[tuple[BuildRequest, Artifact]] = []
-    for request, artifact in build_each(work.requests, place, jobs):
+    for request, artifact in build_each([*requests_of(work), *canary_requests(work)], place, jobs):
         done.append((request, artifact))
-        if not as_json:
+        if not as_json and not (is_canary(request) and artifact.build.status == "ok"):
             _tell(request, artifact, quiet)
     failed = [artifact for _, artifact in done if artifact.build.status != "ok"]
     if pack:
@@ -105,8 +101,29 @@ def build(
     if as_json:
         emit(_document(place.root, work, done, pack))
     else:
-        _summary(work, done, failed, pack, quiet)
+        _summary(work, done, pack, quiet)
     raise typer.Exit(int(Exit.NO_ANSWER if failed else Exit.CLEAN))
+
+
+def requests_of(work: Plan) -> list[BuildRequest]:
+    """The requests of a plan, their sources read."""
+    from reprodb.build import request
+
+    return [request(work.suite, b.kernel, b.profile, b.toolchain, b.arch) for b in work.builds]
+
+
+def canary_requests(work: Plan) -> list[BuildRequest]:
+    """The canaries for every toolchain and architecture of a plan: a run elsewhere starts with them."""
+    from reprodb.canaries import plan_canaries
+
+    pairs = dict.fromkeys((build.toolchain, build.arch) for build in work.builds)
+    return [request for pair in pairs for request in requests_of(plan_canaries(*pair))]
+
+
+def is_canary(request: BuildRequest) -> bool:
+    from reprodb.canaries import OFF, ON
+
+    return request.profile.name in (ON, OFF)
 
 
 def _tell(request: BuildRequest, artifact: Artifact, quiet: bool) -> None:
@@ -118,21 +135,17 @@ def _tell(request: BuildRequest, artifact: Artifact, quiet: bool) -> None:
         typer.echo(f"{'stored' if artifact.cached else 'built '}  {name}  {build.key[:12]}")
 
 
-def _summary(
-    work: Plan,
-    done: list[tuple[BuildRequest, Artifact]],
-    failed: list[Artifact],
-    pack: Path | None,
-    quiet: bool,
-) -> None:
+def _summary(work: Plan, done: list[tuple[BuildRequest, Artifact]], pack: Path | None, quiet: bool) -> None:
     for skipped in work.skipped:
         typer.echo(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}", err=True)
     if quiet:
         return
-    cached = sum(artifact.cached for _, artifact in done)
-    made = len(done) - cached - len(failed)
+    kernels = [artifact for request, artifact in done if not is_canary(request)]
+    failed = sum(artifact.build.status != "ok" for artifact in kernels)
+    cached = sum(artifact.cached for artifact in kernels)
     typer.echo(
-        f"{made} built, {cached} from the store, {len(failed)} failed, {len(work.skipped)} profiles skipped"
+        f"{len(kernels) - cached - failed} built, {cached} from the store, {failed} failed, "
+        f"{len(work.skipped)} profiles skipped, {len(done) - len(kernels)} canaries beside them"
     )
     if pack:
         typer.echo(f"packed into {pack}")
@@ -158,6 +171,8 @@ def _document(
                 "log": artifact.build.log,
             }
             for request, artifact in done
+            if not is_canary(request)
         ],
+        "canaries": sum(is_canary(request) for request, _ in done),
         "skipped": [{"profile": s.profile, "reason": s.reason, "remedy": s.remedy} for s in work.skipped],
     }
