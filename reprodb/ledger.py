@@ -7,7 +7,7 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,16 @@ class Withdrawal:
     when: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """The decision that a scope's row is gone on purpose: nothing from before `when` is its reference."""
+
+    scope: Scope
+    who: str
+    why: str
+    when: datetime
+
+
 def _time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -136,10 +146,13 @@ def _scope_pairs(scope: Scope) -> Pairs:
     return (*pairs, ("condition", scope.condition))
 
 
-def _lines(record: Blessing | Withdrawal) -> list[str]:
+def _lines(record: Blessing | Withdrawal | Retirement) -> list[str]:
     """The lines of a record's block, without its head and id."""
-    if isinstance(record, Withdrawal):
-        pairs = [("blessing", record.blessing), ("who", record.who), ("why", record.why)]
+    if not isinstance(record, Blessing):
+        pairs = (
+            [("blessing", record.blessing)] if isinstance(record, Withdrawal) else _scope_pairs(record.scope)
+        )
+        pairs = [*pairs, ("who", record.who), ("why", record.why)]
         return [*(f"{k} = {tomltext.string(v)}" for k, v in pairs), f"when = {_time(record.when)}"]
     lines = [f"{k} = {tomltext.string(v)}" for k, v in _scope_pairs(record.scope)]
     lines += [
@@ -186,20 +199,42 @@ class Ledger:
 
     blessings: tuple[Blessing, ...] = ()
     withdrawals: tuple[Withdrawal, ...] = ()
-    _withdrawn: frozenset[str] = field(init=False, repr=False, compare=False)
+    retirements: tuple[Retirement, ...] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_withdrawn", frozenset(w.blessing for w in self.withdrawals))
+    def withdrawal_of(self, blessing: Blessing) -> Withdrawal | None:
+        return next((w for w in self.withdrawals if w.blessing == blessing.id), None)
 
-    def withdrawn(self, blessing: Blessing) -> bool:
-        return blessing.id in self._withdrawn
+    def retired(self, now: datetime) -> Mapping[Scope, datetime]:
+        """Scopes that were retired by `now`, with the latest time: what is older is no reference there."""
+        past = (r for r in self.retirements if r.when <= now)
+        return {r.scope: r.when for r in sorted(past, key=lambda r: r.when)}
+
+    def ends(self, blessing: Blessing) -> datetime | None:
+        """When a blessing stops counting (expiry, withdrawal or retirement, the earliest), None: never."""
+        withdrawn = self.withdrawal_of(blessing)
+        ends = [r.when for r in self.retirements if r.scope == blessing.scope and r.when >= blessing.when]
+        ends += [end for end in (blessing.expires, withdrawn.when if withdrawn else None) if end is not None]
+        return min(ends, default=None)
+
+    def _counting(self, now: datetime) -> tuple[list[Blessing], list[Blessing]]:
+        """The blessings made by `now`, oldest first: those that count then, and those that have ended."""
+        active: list[Blessing] = []
+        ended: list[Blessing] = []
+        for blessing in sorted(self.blessings, key=lambda b: (b.when, b.id)):
+            if blessing.when <= now:
+                end = self.ends(blessing)
+                (active if end is None or now < end else ended).append(blessing)
+        return active, ended
 
     def active(self, now: datetime) -> Mapping[Scope, Blessing]:
-        """Each scope's newest blessing that is neither expired nor withdrawn."""
-        found: dict[Scope, Blessing] = {}
-        for blessing in sorted(self.blessings, key=lambda b: (b.when, b.id)):
-            if blessing.in_force(now) and not self.withdrawn(blessing):
-                found[blessing.scope] = blessing
+        """Each scope's newest blessing that counts at `now`: made by then, not expired, not withdrawn."""
+        return {blessing.scope: blessing for blessing in self._counting(now)[0]}
+
+    def ended(self, now: datetime) -> Mapping[Scope, tuple[Blessing, ...]]:
+        """Each scope's blessings that counted once and do not at `now`, the newest first."""
+        found: dict[Scope, tuple[Blessing, ...]] = {}
+        for blessing in self._counting(now)[1]:
+            found[blessing.scope] = (blessing, *found.get(blessing.scope, ()))
         return found
 
     def check(self, result: Result) -> None:
@@ -264,7 +299,8 @@ class Ledger:
             expires=moment + expires if expires is not None else None,
         )
         before = self.active(now).get(blessing.scope)
-        if before is not None and before.holds(result) and before.expires is None and expires is None:
+        known = before is not None and before.holds(result) and before.same_history(result)
+        if before is not None and known and before.expires is None and expires is None:
             return self
         if any(b.id == blessing.id for b in self.blessings):
             return self
@@ -280,20 +316,30 @@ class Ledger:
                 or "none: the ledger is empty",
                 remedy="see `reprodb baselines`",
             )
-        if self.withdrawn(found[0]):
-            raise UsageError(f"blessing {found[0].id} is already withdrawn")
+        if (before := self.withdrawal_of(found[0])) is not None:
+            raise UsageError(f"blessing {found[0].id} is already withdrawn, since {_time(before.when)}")
         if not why.strip():
             raise UsageError("a withdrawal needs a reason", remedy='say why: --reason "…"')
         moment = now.astimezone(UTC).replace(microsecond=0)
         record = Withdrawal(found[0].id, who.strip(), why.strip(), moment)
         return replace(self, withdrawals=(*self.withdrawals, record))
 
+    def retire(self, scope: Scope, *, who: str, why: str, now: datetime) -> Ledger:
+        """The ledger in which the row of a scope is gone on purpose. If it returns, it starts anew."""
+        if not why.strip():
+            raise UsageError("a retirement needs a reason", remedy='say why: --reason "…"')
+        moment = now.astimezone(UTC).replace(microsecond=0)
+        record = Retirement(scope, who.strip(), why.strip(), moment)
+        return replace(self, retirements=(*self.retirements, record))
+
     def text(self) -> str:
-        """The file: blessings by scope and time, then withdrawals; equal ledgers give equal bytes."""
+        """The file: blessings by scope and time, withdrawals, retirements; equal ledgers give equal bytes."""
         blessings = sorted(self.blessings, key=lambda b: (_scope_pairs(b.scope), b.when, b.id))
         withdrawals = sorted(self.withdrawals, key=lambda w: (w.blessing, w.when))
+        retirements = sorted(self.retirements, key=lambda r: (_scope_pairs(r.scope), r.when, r.who, r.why))
         blocks = [["[[blessing]]", f'id = "{b.id}"', *_lines(b)] for b in blessings]
         blocks += [["[[withdrawal]]", *_lines(w)] for w in withdrawals]
+        blocks += [["[[retirement]]", *_lines(r)] for r in retirements]
         return "\n".join([_HEADER, *("\n".join(block) + "\n" for block in blocks)])
 
     def save(self, path: Path) -> None:
@@ -313,8 +359,9 @@ class Ledger:
 
 # --- Reading -----------------------------------------------------------------------------------
 
-_TEXTS = ("suite", "kernel", "case", "profile", "arch", "lane", "condition", "source", "input", "toolchain",
-          "run", "changed", "who", "why")  # fmt: skip
+_SCOPE = ("suite", "kernel", "case", "profile", "arch", "lane", "condition")
+_DECISION = ("who", "why")
+_TEXTS = (*_SCOPE, "source", "input", "toolchain", "run", "changed", *_DECISION)
 
 
 def _wrong(source: str, where: str, problem: str) -> UsageError:
@@ -345,18 +392,27 @@ def _pairs(source: str, where: str, key: str, value: Any, form: re.Pattern[str])
     return tuple(sorted(value.items()))
 
 
-def _blessing(source: str, where: str, table: Mapping[str, Any]) -> Blessing:
-    known = {"id", "gpu", "bits", "sha256", "when", "expires", *_TEXTS}
-    if unknown := sorted(table.keys() - known):
+def _only(source: str, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    if unknown := sorted(table.keys() - set(known)):
         raise _wrong(source, where, f"unknown key {unknown[0]!r}")
-    t = _texts(source, where, table, _TEXTS)
-    gpu = table.get("gpu")
+
+
+def _scope(source: str, where: str, table: Mapping[str, Any]) -> Scope:
+    """The scope that a block names; `gpu` only on the measured lane."""
+    t = _texts(source, where, table, ("gpu", *_SCOPE) if "gpu" in table else _SCOPE)
     if t["lane"] not in tuple(Lane):
         raise _wrong(source, where, f"lane = {t['lane']!r} is none of {', '.join(Lane)}")
+    return Scope(
+        t["suite"], t["kernel"], t["case"], t["profile"], t["arch"], Lane(t["lane"]), t.get("gpu"),
+        t["condition"],
+    )  # fmt: skip
+
+
+def _blessing(source: str, where: str, table: Mapping[str, Any]) -> Blessing:
+    _only(source, where, table, ("id", "gpu", "bits", "sha256", "when", "expires", *_TEXTS))
+    t = _texts(source, where, table, _TEXTS)
     blessing = Blessing(
-        scope=Scope(
-            t["suite"], t["kernel"], t["case"], t["profile"], t["arch"], Lane(t["lane"]), gpu, t["condition"]
-        ),
+        scope=_scope(source, where, table),
         sha256=_pairs(source, where, "sha256", table.get("sha256"), _SHA256),
         bits=_pairs(source, where, "bits", table.get("bits"), _BITS),
         source=t["source"],
@@ -382,7 +438,7 @@ def parse_ledger(text: str, source: str = FILE_NAME) -> Ledger:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source}: not TOML: {error}", remedy="resolve the merge conflict there") from None
-    if unknown := sorted(data.keys() - {"blessing", "withdrawal"}):
+    if unknown := sorted(data.keys() - {"blessing", "withdrawal", "retirement"}):
         raise _wrong(source, "top level", f"unknown table {unknown[0]!r}")
     blessings = []
     for number, table in enumerate(_blocks(source, data, "blessing"), 1):
@@ -391,12 +447,20 @@ def parse_ledger(text: str, source: str = FILE_NAME) -> Ledger:
     ids = {b.id for b in blessings}
     for number, table in enumerate(_blocks(source, data, "withdrawal"), 1):
         where = f"[[withdrawal]] {number}"
-        t = _texts(source, where, table, ("blessing", "who", "why"))
+        _only(source, where, table, ("blessing", "when", *_DECISION))
+        t = _texts(source, where, table, ("blessing", *_DECISION))
         if t["blessing"] not in ids:
             raise _wrong(source, where, f"there is no blessing {t['blessing']!r}")
         when = _moment(source, where, "when", table.get("when"))
         withdrawals.append(Withdrawal(t["blessing"], t["who"], t["why"], when))
-    return Ledger(tuple(blessings), tuple(withdrawals))
+    retirements = []
+    for number, table in enumerate(_blocks(source, data, "retirement"), 1):
+        where = f"[[retirement]] {number}"
+        _only(source, where, table, ("gpu", "when", *_SCOPE, *_DECISION))
+        t = _texts(source, where, table, _DECISION)
+        when = _moment(source, where, "when", table.get("when"))
+        retirements.append(Retirement(_scope(source, where, table), t["who"], t["why"], when))
+    return Ledger(tuple(blessings), tuple(withdrawals), tuple(retirements))
 
 
 def _blocks(source: str, data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -103,7 +103,7 @@ def bless(
     why: str,
     when: datetime,
     expires: datetime | None,
-    changed: str,
+    changed: Mapping[int, str],
 ) -> tuple[Blessing, ...]:
     """See Store.bless."""
     scopes: dict[int, int] = {}
@@ -119,7 +119,7 @@ def bless(
             "result_id": number,
             "who": who,
             "why": why,
-            "changed": changed,
+            "changed": changed[number],
             "blessed_at": when,
             "expires_at": expires,
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -327,25 +327,44 @@ class Store:
         why: str,
         when: datetime,
         expires: datetime | None = None,
-        changed: str = "",
+        changed: str | Mapping[int, str] = "",
+        accept: bool = False,
+        seal: Callable[[], None] = lambda: None,
     ) -> tuple[Blessing, ...]:
-        """Records that these results are the baselines of their scopes from `when` on."""
+        """Records that these results are the baselines of their scopes from `when` on.
+
+        `changed` says in words what changed, for all or by result number. `accept` makes them references as
+        well. `seal` is called last within the transaction, perhaps more than once: if it raises, nothing is
+        recorded.
+        """
         ids = list(result_ids)
         if not why.strip() or not who.strip():
             raise UsageError("a blessing needs who and why", remedy='give --reason "…"')
-        check_texts("text", who, why, changed)
+        words = {number: changed if isinstance(changed, str) else changed.get(number, "") for number in ids}
+        check_texts("text", who, why, *words.values())
 
         def work(connection: Connection, known: Known) -> tuple[Blessing, ...]:
-            return references_.bless(
-                connection, ids, who=who, why=why, when=when, expires=expires, changed=changed
+            made = references_.bless(
+                connection, ids, who=who, why=why, when=when, expires=expires, changed=words
             )
 
+            if accept:
+                references_.accept(connection, ids)
+            seal()
+            return made
         return self.write(work)
 
-    def withdraw(self, blessing_id: int, *, who: str, why: str, when: datetime) -> None:
-        """Ends a blessing; the row stays."""
+    def withdraw(
+        self, blessing_id: int, *, who: str, why: str, when: datetime, seal: Callable[[], None] = lambda: None
+    ) -> None:
+        """Ends a blessing; the row stays. `seal` as in `bless`."""
         check_texts("text", who, why)
-        self.write(lambda connection, _: references_.withdraw(connection, blessing_id, who, why, when))
+
+        def work(connection: Connection, known: Known) -> None:
+            references_.withdraw(connection, blessing_id, who, why, when)
+            seal()
+
+        self.write(work)
 
     def blessings(
         self, scope: Scope | None = None, *, active_at: datetime | None = None
