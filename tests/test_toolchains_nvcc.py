@@ -11,6 +11,7 @@ import pytest
 from reprodb.artifacts import ArtifactStore
 from reprodb.build import build_all
 from reprodb.domain import Artifact, BuildRequest, Profile, SourceFile, Status
+from reprodb.errors import ToolchainError
 from reprodb.toolchains import pool, probe
 from reprodb.toolchains.nvcc import Nvcc
 from reprodb.toolchains.process import Finished, run
@@ -145,6 +146,16 @@ def test_no_scraps_stay_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     requests = [request(tmp_path, "well"), request(tmp_path, "kill-worker")]
     assert len(built(tmp_path, *requests)) == 2
     assert list(scratch.iterdir()) == []
+
+
+def test_without_a_temporary_folder_the_remedy_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = request(tmp_path, "well")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with pytest.raises(ToolchainError, match="absent") as caught:
+        built(tmp_path, wanted)
+    assert "TMPDIR" in caught.value.remedy
 
 
 def test_a_compiler_that_went_away_is_told(tmp_path: Path) -> None:

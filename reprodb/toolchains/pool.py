@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from reprodb.domain import BuildRequest
+from reprodb.errors import ToolchainError
 from reprodb.toolchains.process import clean_environment, end_group, python_child, read_log, signal_name
 from reprodb.toolchains.protocol import CompileOutput
 from reprodb.toolchains.sass import Disassembler
@@ -43,10 +44,20 @@ def compile_all(
     """Compile requests in worker processes; answers as they come, numbered as the requests are.
 
     A worker that crashes or runs past `seconds` costs its own request, which comes back failed with the
-    reason. Leaving the iteration early ends all workers.
+    reason. Leaving the iteration early ends all workers. Raises ToolchainError where no temporary folder can
+    be made.
     """
+    if not requests:
+        return
     limit = max(1, min(jobs or cores(), len(requests)))
-    with tempfile.TemporaryDirectory(prefix="reprodb-build-") as scratch:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="reprodb-build-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ToolchainError(
+            f"no temporary folder to compile in: {error.strerror}: {error.filename}",
+            remedy="name a writable folder with free space in TMPDIR",
+        ) from error
+    with folder as scratch:
         pool = _Pool(limit, seconds, clean_environment(environ))
         for number, request in enumerate(requests):
             pool.add(Job(number, request, Path(scratch, str(number)), disassembler))

@@ -69,7 +69,7 @@ def carry_out(job: Job) -> Done:
 
     try:
         output = COMPILERS[job.request.toolchain.compiler].compile(job.request, job.folder)
-    except ReprodbError as error:
+    except (ReprodbError, OSError) as error:
         return Done(job.number, CompileOutput(False, None, None, str(error)))
     if not output.ok or output.cubin is None:
         return Done(job.number, output)
