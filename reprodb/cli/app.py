@@ -14,6 +14,7 @@ def _register(app: typer.Typer) -> None:
     from reprodb.cli import (
         build,
         bundles,
+        claim,
         db,
         diff,
         doctor,
@@ -33,6 +34,7 @@ def _register(app: typer.Typer) -> None:
     profiles.register(app)
     toolchains.register(app)
     show.register(app)
+    claim.register(app)
     bundles.register(app)
     db.register(app)
     doctor.register(app)

@@ -1,5 +1,6 @@
 """The page of one kernel: a strip of its bits over the runs for each scope, and what changed when."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,11 +28,13 @@ class ScopeStrip:
     summary: str
     strip: tuple[Moment, ...]
     rows: tuple[Row, ...]
+    older: int  # moments that the table leaves out
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
     kernel: str
+    command: str  # the kernel's name as a shell takes it
     headline: str
     tone: str
     mark: str
@@ -41,8 +44,8 @@ class HistoryPage:
     lane: Lane | None  # where all results share one
 
 
-# Rows of the table of one scope.
-ROWS = 400
+# Rows of the table of one scope; the strip goes further back.
+ROWS = 60
 
 
 def history_page(kernel: str, moments: Sequence[Moment]) -> HistoryPage:
@@ -63,6 +66,7 @@ def history_page(kernel: str, moments: Sequence[Moment]) -> HistoryPage:
     ) if first else ()  # fmt: skip
     return HistoryPage(
         kernel,
+        shlex.quote(kernel),
         _headline(counts, len({m.run.uid for m in moments})),
         STEPS[grave][1],
         STEPS[grave][0],
@@ -98,4 +102,5 @@ def _scope(anchor: str, scope: Scope, moments: Sequence[Moment]) -> ScopeStrip:
         summary,
         strip(moments),
         tuple(Row(m, result_row(m.result)) for m in moments[:ROWS]),
+        max(0, len(moments) - ROWS),
     )

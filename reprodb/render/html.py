@@ -8,16 +8,17 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from reprodb.digest import content_key
-from reprodb.domain import Result, Run
-from reprodb.findings import Diff, MatrixRow
+from reprodb.domain import Result, Run, Status
+from reprodb.findings import Diff, MatrixRow, Verdict
 from reprodb.render.sources import CodeTexts, Fetch, Past, Sources
-from reprodb.render.text import joined, utc, visible
+from reprodb.render.text import joined, visible, when
 from reprodb.render.timeline import STEPS
-from reprodb.render.words import ACCURACY, LANES, VERDICTS, run_name
+from reprodb.render.words import ACCURACY, LANES, STANDINGS, VERDICTS, run_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from reprodb.claims import Claim
     from reprodb.render.index import KernelEntry, RunEntry
     from reprodb.render.views import Page
 
@@ -94,6 +95,26 @@ def index(runs: "Sequence[RunEntry]", kernels: "Sequence[KernelEntry]") -> str:
     )
 
 
+def claim(card: "Claim") -> str:
+    """The page of a claim card."""
+    worst = next((p for p in card.promises if p.standing.value == "broken"), None)
+    done = card.result.status is Status.OK
+    mark, tone = STANDINGS["broken" if worst or not done else "held"]
+    if done and not card.result.kernel.determinism.guaranteed:
+        mark, tone = VERDICTS[Verdict.CHURN].mark, "quiet"
+    return _page(
+        "claim.html",
+        title=f"{card.result.kernel.name} · claim",
+        view=card,
+        name=run_name(card.run),
+        lane=card.run.lane,
+        mark=mark,
+        tone=tone,
+        stamp=_stamp(card.run),
+        home="",
+    )
+
+
 def fingerprint() -> str:
     """Changes when a page of the same values would look different: code, templates and style of renderers."""
     folder = files("reprodb.render")
@@ -108,9 +129,13 @@ def _comparison(run: Run, view: "Page", home: str) -> str:
         title=f"{view.top.headline} · {run_name(run)}",
         view=view,
         lane=run.lane,
-        stamp=f"Made by reprodb {run.environment.reprodb} from the recorded values of run {run.uid}.",
+        stamp=_stamp(run),
         home=home,
     )
+
+
+def _stamp(run: Run) -> str:
+    return f"Made by reprodb {run.environment.reprodb} from the recorded values of run {run.uid}."
 
 
 def _page(template: str, **context: Any) -> str:
@@ -169,6 +194,7 @@ def _environment() -> "Environment":
         "states": _STATES,
         "lanes": LANES,
         "steps": STEPS,
+        "standings": STANDINGS,
     }
     filters: dict[str, Any] = {
         "n": lambda value: f"{value:,}",
@@ -177,7 +203,7 @@ def _environment() -> "Environment":
         "short": lambda text: text[:8],
         "joined": lambda names: joined(list(names)),
         "group": _group_class,
-        "utc": utc,
+        "when": when,
     }
     environment.filters |= filters
     return environment

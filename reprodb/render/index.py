@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reprodb.domain import Result, Run, Status
 from reprodb.findings import Diff
-from reprodb.render.text import count, utc
+from reprodb.render.text import count, when
 from reprodb.render.timeline import STEPS, moments
 from reprodb.render.words import VERDICTS, headline, run_name, tally, worst_word
 
@@ -55,7 +55,7 @@ def run_entry(run: Run, results: Sequence[Result], diff: Diff | None, path: str)
         run.uid,
         run_name(run),
         path,
-        utc(run.started_at) or "",
+        when(run.started_at),
         run.lane.value,
         device.name if device else run.environment.cpu,
         mark,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
+from reprodb.claims import Claim
 from reprodb.digest import hex64
 from reprodb.domain import CanaryOutcome, Environment, Output, Result, Role, Run
 from reprodb.findings import (
@@ -73,6 +74,24 @@ def history(kernel: str, entries: Iterable[tuple[Run, Result]]) -> dict[str, Any
 def runs(values: Sequence[Run]) -> dict[str, Any]:
     """`reprodb.runs/1`: the runs of a database, in the order given."""
     return {"schema": "reprodb.runs/1", "runs": [run_record(run) for run in values]}
+
+
+def claims(cards: Iterable[Claim]) -> dict[str, Any]:
+    """`reprodb.claim/1`: the claim cards of the results that were asked for, in the order given."""
+    return {"schema": "reprodb.claim/1", "claims": [_claim(card) for card in cards]}
+
+
+def _claim(card: Claim) -> dict[str, Any]:
+    return {
+        "run": run_record(card.run),
+        "result": result_record(card.result),
+        "sentence": card.sentence,
+        "pins": [{"name": p.name, "value": p.value, "more": list(p.more)} for p in card.pins],
+        "promises": [
+            {"scope": p.scope, "standing": p.standing.value, "evidence": p.evidence} for p in card.promises
+        ],
+        "not_covered": list(card.not_covered),
+    }
 
 
 def run_record(run: Run) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from reprodb.claims import Claim
 from reprodb.domain import Lane, Result, Run, Status
 from reprodb.findings import Comparison, Diff, MatrixRow, Verdict
 from reprodb.render import matrix as matrix_
@@ -13,6 +14,7 @@ from reprodb.render.timeline import STEPS, Moment
 from reprodb.render.words import (
     ACCURACY,
     LANES,
+    STANDINGS,
     VERDICTS,
     Word,
     bits_of,
@@ -158,6 +160,29 @@ def runs(out: "Console", values: Sequence[Run]) -> None:
             _text(code, "" if code == "0" else "yellow"),
         )
     out.print(table)
+
+
+def claims(out: "Console", cards: Sequence[Claim]) -> None:
+    """Prints claim cards, one below the other."""
+    for place, card in enumerate(cards):
+        if place:
+            _line(out, "")
+        r = card.result
+        _line(out, card.sentence, "bold")
+        _line(out, f"{r.kernel.name}, {r.profile}, {r.case.name}, {run_name(card.run)}", "dim")
+        lane, meaning = LANES[card.run.lane]
+        _line(out, f"{lane.upper()} lane. {meaning}", "yellow" if card.run.lane is Lane.MODELLED else "")
+        for promise in card.promises:
+            mark, tone = STANDINGS[promise.standing.value]
+            told = f"{mark} {promise.scope}: {promise.standing.value}; {promise.evidence}"
+            _line(out, told, _STYLES[tone])
+        for pin in card.pins:
+            _line(out, f"{pin.name:<13}{pin.value}")
+            for more in pin.more:
+                if more:
+                    _line(out, " " * 13 + more, "dim")
+        for text in card.not_covered:
+            _line(out, f"{'not covered':<13}{text}", "dim")
 
 
 # --- Parts -------------------------------------------------------------------------------------

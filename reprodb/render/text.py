@@ -50,6 +50,12 @@ def utc(moment: datetime | None) -> str | None:
     return aware.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def when(moment: datetime | None) -> str:
+    """A time as people read it: `2026-03-03 04:30 UTC`."""
+    text = utc(moment)
+    return f"{text[:10]} {text[11:16]} UTC" if text else ""
+
+
 def count(n: int, singular: str, plural: str = "") -> str:
     """`1 pattern`, `9 patterns`, `4,194,915 elements`."""
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"

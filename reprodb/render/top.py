@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reprodb.domain import CanaryOutcome, Environment, Lane, Result, Run, Status
 from reprodb.findings import Diff
-from reprodb.render.text import count, joined, utc
+from reprodb.render.text import count, joined, when
 from reprodb.render.words import (
     EXITS,
     VERDICTS,
@@ -88,10 +88,10 @@ def _compared_with(diff: Diff) -> Fact:
             kinds[kind] = kinds.get(kind, 0) + 1
         more = (", ".join(f"{kind}: {n:,}" for kind, n in sorted(kinds.items())),)
     elif diff.baseline.uid == diff.candidate.uid:
-        text, more = f"two builds inside {candidate}", (f"started {utc(diff.candidate.started_at)}",)
+        text, more = f"two builds inside {candidate}", (f"started {when(diff.candidate.started_at)}",)
     else:
         text = f"{run_name(diff.baseline)} with {candidate}"
-        more = (f"started {utc(diff.baseline.started_at)} and {utc(diff.candidate.started_at)}",)
+        more = (f"started {when(diff.baseline.started_at)} and {when(diff.candidate.started_at)}",)
     rows = count(diff.compared, "row has bits on both sides", "rows have bits on both sides")
     code = f"exit code {diff.exit_code}: {EXITS.get(diff.exit_code, 'unknown')}"
     return Fact("Compared", text, (*more, rows, code))
@@ -103,7 +103,7 @@ def diff_top(diff: Diff) -> Top:
     both = [r for c in diff.comparisons for r in (c.baseline, c.candidate)]
     run = diff.candidate
     return Top(
-        f"{run.suite} · {run_name(run)} · {utc(run.started_at)}",
+        f"{run.suite} · {run_name(run)} · {when(run.started_at)}",
         worst.mark,
         worst.tone,
         headline(diff),
@@ -131,7 +131,7 @@ def run_top(run: Run, results: Sequence[Result]) -> Top:
     )
     more = (Step(f"and {len(failed) - 20:,} more"),) if len(failed) > 20 else ()
     return Top(
-        f"{run.suite} · {run_name(run)} · {utc(run.started_at)}",
+        f"{run.suite} · {run_name(run)} · {when(run.started_at)}",
         "!" if failed or not run.complete else "○",
         "bad" if failed or not run.complete else "info",
         f"{words}; nothing compared.{open_end}",

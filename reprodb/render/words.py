@@ -97,6 +97,14 @@ LANES: dict[Lane, tuple[str, str]] = {
     Lane.MODELLED: ("Modelled", "No GPU ran: a CPU executed the compiler's PTX bit for bit."),
 }
 
+# How a promise of a claim card stands: mark and tone.
+STANDINGS: dict[str, tuple[str, str]] = {
+    "held": ("✓", "good"),
+    "broken": ("!", "bad"),
+    "no evidence": ("?", "warn"),
+    "not promised": ("○", "quiet"),
+}
+
 EXITS: dict[int, str] = {
     Exit.CLEAN: "clean",
     Exit.CHANGED: "bits changed or missing",

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from reprodb.claims import claim
 from reprodb.domain import Lane
 from reprodb.render import html
+from reprodb.render.index import kernel_entry, run_entry
 from tests.render import samples
 
 pytestmark = pytest.mark.browser
@@ -22,7 +24,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-NAMES = ("quiet", "contraction", "eventful", "alone", "hostile", "history")
+NAMES = ("quiet", "contraction", "eventful", "alone", "hostile", "history", "index", "claim")
 
 
 def chromium() -> str:
@@ -55,6 +57,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "hostile": html.report(hostile.candidate, [c.either for c in hostile.comparisons], hostile),
     }
     pages["history"] = html.history("sum_squares_tree", samples.past())
+    runs = [run_entry(samples.run(2), samples.night(), samples.quiet(), "runs/run-2.html")]
+    kernels = [kernel_entry("sum_squares_tree", samples.past(), "kernels/sum_squares_tree.html")]
+    pages["index"] = html.index(runs, kernels)
+    pages["claim"] = html.claim(claim(samples.run(1), samples.tree(), samples.past()))
     assert tuple(pages) == NAMES
     for name, page in pages.items():
         (place / f"{name}.html").write_text(page)

@@ -8,6 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from reprodb.claims import claim
 from reprodb.domain import Accuracy, Judgement
 from reprodb.findings import Diff
 from reprodb.render import json as render
@@ -91,6 +92,12 @@ def test_a_failed_result_has_no_bits() -> None:
     row = valid(render.show(samples.run(), [failed]))["results"][0]
     assert (row["status"], row["first_bits"], row["outputs"]) == ("build_failed", None, {})
     assert "partialz" in row["error"]
+
+
+def test_claims() -> None:
+    card = claim(samples.run(), samples.tree(), samples.past())
+    read = valid(render.claims([card]))
+    assert [p["standing"] for p in read["claims"][0]["promises"]] == ["held", "not promised", "not promised"]
 
 
 def test_history_and_runs() -> None:

@@ -1,0 +1,270 @@
+"""Claim cards: what one result promises, what was pinned, what was seen, what is not covered."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reprodb.bounds import pool
+from reprodb.domain import Determinism, Lane, Output, Result, Role, Run, Status
+
+
+class Standing(StrEnum):
+    """How a promise stands against what was seen."""
+
+    HELD = "held"
+    BROKEN = "broken"
+    UNSEEN = "no evidence"
+    NOT_PROMISED = "not promised"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One pinned thing: `input`, its value, and further lines."""
+
+    name: str
+    value: str
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One scope of a guarantee, how it stands, and what was seen."""
+
+    scope: str
+    standing: Standing
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The card of one result."""
+
+    run: Run
+    result: Result
+    sentence: str
+    pins: tuple[Pin, ...]
+    promises: tuple[Promise, ...]
+    not_covered: tuple[str, ...]
+
+
+def claim(run: Run, result: Result, history: Iterable[tuple[Run, Result]]) -> Claim:
+    """The card of a result. `history` is the kernel's results over all runs, this one among them or not."""
+    alike = tuple(pair for pair in history if _comparable(result, pair[1]))
+    return Claim(
+        run,
+        result,
+        _sentence(result),
+        _pins(run, result),
+        _promises(run, result, alike),
+        _not_covered(run, result),
+    )
+
+
+def _comparable(result: Result, other: Result) -> bool:
+    """Results that answer the same question: only builds, runs and devices may differ."""
+    return (
+        other.status is Status.OK
+        and (other.kernel.name, other.case.name, other.condition)
+        == (result.kernel.name, result.case.name, result.condition)
+        and other.input_digest == result.input_digest
+        and other.kernel.stages == result.kernel.stages
+    )
+
+
+def _sentence(result: Result) -> str:
+    kernel, n = result.kernel, f"{result.case.n:,}"
+    if result.status is not Status.OK:
+        return f"There is no answer to claim: {result.status.value.replace('_', ' ')}."
+    told = f"{kernel.operation[:1].upper()}{kernel.operation[1:]} over {n} elements"
+    if not kernel.determinism.guaranteed:
+        return f"{told}: the bits may vary with arrival order, and that is permitted."
+    bits = next((o.first_bits for o in result.results if o.first_bits), None)
+    seen = max((o.distinct for o in result.results), default=0)
+    if seen > 1:
+        return f"{told} showed {seen} patterns although one is guaranteed."
+    return f"{told} is {bits or 'one pattern'} in all {result.repetitions:,} repetitions."
+
+
+# --- What was pinned ---------------------------------------------------------------------------
+
+
+def _pins(run: Run, result: Result) -> tuple[Pin, ...]:
+    kernel, case, build = result.kernel, result.case, result.build
+    inputs = tuple(
+        f"{i.name}: {i.pattern}" + "".join(f", {k}={v}" for k, v in i.params) + f", {i.n:,} × {i.dtype}"
+        for i in case.inputs
+    )
+    stages = tuple(
+        f"{s.entry}: grid {_dims(s.grid)}, block {_dims(s.block)}"
+        + (f", {s.shared:,} B shared" if s.shared else "")
+        for s in kernel.stages
+    )
+    outputs = tuple(f"{b.name} ({b.role.value}): {_dims(b.shape)} × {b.dtype}" for b in case.recorded)
+    grouping = kernel.order or (
+        "fixed by the launch shape and the source"
+        if kernel.determinism.guaranteed
+        else "arrival order, permitted"
+    )
+    pins = [
+        Pin("operation", kernel.operation, (f"case {case.name}",)),
+        Pin("input", f"n = {case.n:,}", (*inputs, f"digest {result.input_digest or 'unknown'}")),
+        Pin("shape", f"{len(stages)} stage{'s' * (len(stages) != 1)}", stages),
+        Pin("grouping", grouping),
+        Pin("accumulator", kernel.accumulator, _rounding(result)),
+        Pin("storage", "little endian", outputs),
+    ]
+    if build is not None:
+        code = build.code
+        digests = (("PTX", code.ptx), ("SASS", code.sass), ("constants", code.constants)) if code else ()
+        options = (f"{build.arch}, profile {result.profile}", " ".join(build.options))
+        texts = tuple(f"{name} {value or 'unknown'}" for name, value in digests)
+        files = tuple(f"{path} {digest}" for path, digest in build.sources)
+        pins += [
+            Pin("build", build.toolchain.label, options),
+            Pin("code", f"artifact {build.key[:16]}", texts),
+            Pin("source", f"{len(files)} file{'s' * (len(files) != 1)}", files),
+        ]
+    return (*pins, _environment(run))
+
+
+def _dims(shape: Sequence[int]) -> str:
+    whole = [n for place, n in enumerate(shape) if n != 1 or place == 0]
+    return " × ".join(f"{n:,}" for n in whole) or "1"
+
+
+def _rounding(result: Result) -> tuple[str, ...]:
+    """Where values are rounded: fused and separate operations that the compiler emitted, and the settings."""
+    build = result.build
+    if build is None:
+        return ()
+    settings = build.profile
+    told = [f"contraction {'allowed' if settings.fmad else 'off'}"]
+    told += ["fast mathematics"] if settings.fast_math else []
+    told += [] if settings.ftz is None else [f"subnormals {'flushed' if settings.ftz else 'kept'}"]
+    for counts in build.code.counts if build.code else ():
+        rounding = [
+            f"{n} {name}"
+            for name, n in counts.sass or counts.ptx
+            if name.lower().startswith(
+                ("ffma", "fmul", "fadd", "dfma", "dmul", "dadd", "hfma", "mufu", "fma.", "mul.", "add.")
+            )
+        ]
+        if rounding:
+            told.append(f"{counts.function}: {', '.join(rounding)}")
+    return tuple(told)
+
+
+def _environment(run: Run) -> Pin:
+    env = run.environment
+    device = env.device if run.lane is Lane.MEASURED else None
+    if device is None:
+        libraries = tuple(f"{name} {version}" for name, version in env.libraries)
+        return Pin("environment", f"modelled on {env.cpu or 'a CPU'}: no GPU ran", libraries)
+    return Pin(
+        "environment",
+        f"{device.name}, compute capability {device.compute_capability}",
+        (
+            f"{device.sm_count} SMs, {device.memory / 2**30:.0f} GiB, {device.uuid}",
+            f"driver {env.driver}, CUDA runtime {env.cuda_runtime}",
+        ),
+    )
+
+
+# --- Promises ----------------------------------------------------------------------------------
+
+
+def _promises(run: Run, result: Result, alike: Sequence[tuple[Run, Result]]) -> tuple[Promise, ...]:
+    if result.status is not Status.OK:
+        return ()
+    guarantee = result.kernel.determinism
+    return (
+        _run_to_run(run, result, alike, guarantee),
+        _across_builds(run, result, alike),
+        _across_gpus(run, result, alike, guarantee),
+    )
+
+
+def _run_to_run(
+    run: Run, result: Result, alike: Sequence[tuple[Run, Result]], guarantee: Determinism
+) -> Promise:
+    scope = "run to run, this binary on this kind of card"
+    judged = [o for o in result.outputs if o.determinism.guaranteed]
+    seen = max((o.distinct for o in judged or result.results), default=0)
+    if not guarantee.guaranteed:
+        return Promise(scope, Standing.NOT_PROMISED, f"{seen} patterns in {result.repetitions:,} repetitions")
+    if seen > 1:
+        return Promise(scope, Standing.BROKEN, f"{seen} patterns in {result.repetitions:,} repetitions")
+    pooled = pool((run, result), alike)
+    if pooled is None:
+        text = f"0 of {result.repetitions:,} repetitions differ; the modelled lane claims no bound"
+        if run.lane is Lane.MEASURED:
+            text = f"0 of {result.repetitions:,} repetitions differ; without a code digest nothing is pooled"
+        return Promise(scope, Standing.HELD, text)
+    return Promise(scope, Standing.BROKEN if pooled.flips else Standing.HELD, pooled.phrase)
+
+
+def _across_builds(run: Run, result: Result, alike: Sequence[tuple[Run, Result]]) -> Promise:
+    """Nobody promises this; what was seen is still worth knowing."""
+    scope = "across builds"
+    here = [
+        r for then, r in alike if then.lane is run.lane and _gpu(then) == _gpu(run) and r.build is not None
+    ]
+    others = {r.build.key: r for r in here if r.build and result.build and r.build.key != result.build.key}
+    if not others:
+        return Promise(scope, Standing.NOT_PROMISED, "no other build was run on this input")
+    if not result.kernel.determinism.guaranteed:
+        return Promise(
+            scope, Standing.NOT_PROMISED, f"{len(others)} other builds ran; arrival order varies in each"
+        )
+    equal = [r for r in others.values() if _bits(r.results) == _bits(result.results)]
+    whole = [r for r in equal if _bits(r.outputs) == _bits(result.outputs)]
+    tools = sorted({r.build.toolchain.label for r in others.values() if r.build})
+    text = f"the result's bits are equal in {len(equal)} of {len(others)} other builds"
+    if result.witnesses:
+        text += f", the witnesses' too in {len(whole)}"
+    return Promise(scope, Standing.NOT_PROMISED, f"{text} ({', '.join(tools)})")
+
+
+def _across_gpus(
+    run: Run, result: Result, alike: Sequence[tuple[Run, Result]], guarantee: Determinism
+) -> Promise:
+    scope = "across GPU models"
+    promised = guarantee is Determinism.GPU_TO_GPU
+    measured = [(then, r) for then, r in alike if then.lane is Lane.MEASURED and _gpu(then) != _gpu(run)]
+    models = sorted({name for then, _ in measured if (name := _gpu(then))})
+    if not models or not guarantee.guaranteed:
+        text = "no other GPU model was seen" if not models else f"also run on {', '.join(models)}"
+        return Promise(scope, Standing.UNSEEN if promised else Standing.NOT_PROMISED, text)
+    equal = sum(_bits(r.outputs) == _bits(result.outputs) for _, r in measured)
+    text = f"equal in {equal} of {len(measured)} results on {', '.join(models)}"
+    if not promised:
+        return Promise(scope, Standing.NOT_PROMISED, text)
+    return Promise(scope, Standing.HELD if equal == len(measured) else Standing.BROKEN, text)
+
+
+def _gpu(run: Run) -> str | None:
+    device = run.environment.device
+    return device.name if device and run.lane is Lane.MEASURED else None
+
+
+def _bits(outputs: Iterable[Output]) -> tuple[object, ...]:
+    return tuple((o.name, tuple(sorted(p.sha256 for p in o.patterns))) for o in outputs)
+
+
+def _not_covered(run: Run, result: Result) -> tuple[str, ...]:
+    told = [
+        "other inputs, sizes and launch shapes: each is a claim of its own",
+        "other compilers, flags and architectures, beyond what is seen above",
+    ]
+    if run.lane is Lane.MODELLED:
+        told.append("hardware: no GPU ran, and the order in which atomics arrive is a sample")
+    if not any(o.role is Role.WITNESS for o in result.outputs):
+        told.append("intermediate values: this kernel records no witness")
+    if result.accuracy.max_rel_err is None:
+        told.append("accuracy: no reference was computed")
+    else:
+        told.append(
+            f"accuracy is a claim apart: {result.accuracy.verdict.value}, "
+            f"largest relative error {result.accuracy.max_rel_err:.3e}"
+        )
+    return tuple(told)
