@@ -137,6 +137,40 @@ def with_args(kernel: Kernel, *names: str) -> Kernel:
     return replace(kernel, stages=(replace(kernel.stages[0], args=args),))
 
 
+def test_global_variables_start_every_repetition_as_declared() -> None:
+    seen = ctypes.c_uint32(7)
+
+    def count(x: int, n: int, total: int) -> None:
+        floats(total, 1)[0] = seen.value
+        seen.value += 1
+
+    executor, fake = executor_of(count)
+    fake.variables["seen"] = ctypes.addressof(seen)
+    declared = """
+.visible .global .align 4 .u32 seen = 7;
+.global .align 16 .b8 own[12];
+.global .align 1 .b8 $str[10] = {104, 101};
+"""
+    samples = run(executor, repetitions=40, ptx=declared + PTX)
+    assert samples.outputs[0].patterns == (word(7.0),)
+    assert samples.notes == ("variable own keeps its value between repetitions",)
+    assert (
+        fake.calls.count("malloc") == fake.calls.count("free") + 1
+    )  # input, slots; and the context's free(0)
+
+
+def test_the_sizes_of_variables_are_read_from_ptx() -> None:
+    declared = """
+.visible .global .align 8 .u64 pointer;
+.visible .global .align 4 .f32 table[6] = {0f3F000000};
+.weak .global .align 4 .b8 grid[2][12];
+.const .align 4 .f32 fixed[2];
+\t.shared .align 4 .b8 scratch[64];
+\tld.global.f32 \t%f1, [%rd1];
+"""
+    assert cuda.variables(declared) == (("pointer", 8), ("table", 24), ("grid", 24))
+
+
 def test_scalars_reach_the_kernel_by_their_bytes() -> None:
     def scalar(total: int, value: int) -> None:
         ctypes.c_uint32.from_address(total).value = value & 0xFFFFFFFF

@@ -13,7 +13,7 @@ import pytest
 from reprodb.artifacts import ArtifactStore
 from reprodb.build import build_each, request
 from reprodb.digest import hex64
-from reprodb.domain import Artifact, CodeOrigin, Kernel, Profile, Status, Suite
+from reprodb.domain import Artifact, CodeOrigin, Kernel, Profile, Stage, Status, Suite
 from reprodb.environment import find_gpus
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, ExecutorOptions, output_of
@@ -42,6 +42,10 @@ extern "C" __global__ void chatter(const float* x, unsigned long long n, float* 
 { printf("%d says something that nobody will read to the end\\n", threadIdx.x); total[0] = 1.0f; }
 extern "C" __global__ void wide(const float* x, unsigned long long n, float* total)
 { extern __shared__ float s[]; s[50000 + threadIdx.x] = 2.0f; __syncthreads(); total[0] = s[50000]; }
+__device__ unsigned int seen;
+extern "C" __global__ void counter(const float* x, unsigned long long n, float* total) { total[0] = ++seen; }
+static __device__ unsigned int own;
+extern "C" __global__ void hidden(const float* x, unsigned long long n, float* total) { total[0] = ++own; }
 """
 MANIFEST = """
 [kernel]
@@ -65,7 +69,8 @@ shared = {shared}
 input = "ones"
 n = 4
 """
-NAMES = ("good", "illegal", "trap", "spin", "overrun", "clobber", "nothing", "chatter", "wide", "large")
+NAMES = ("good", "illegal", "trap", "spin", "overrun", "clobber", "nothing", "chatter", "wide", "large",
+         "counter", "hidden")  # fmt: skip
 
 
 @pytest.fixture(name="suite", scope="module")
@@ -202,6 +207,21 @@ def test_an_output_that_is_never_written_is_noted(suite: Suite, executor: CudaEx
     kernel = kernel_of(suite, "nothing")
     samples = executor.execute(built(suite, "nothing", folder), kernel, kernel.cases[0], 40)
     assert samples.notes == ("buffer total was never written: it holds its poison",)
+
+
+def test_global_variables_start_every_repetition_as_declared(
+    suite: Suite, executor: CudaExecutor, folder: Path
+) -> None:
+    kernel = replace(kernel_of(suite, "counter"), stages=(one_thread(kernel_of(suite, "counter")),))
+    samples = executor.execute(built(suite, "counter", folder), kernel, kernel.cases[0], 40)
+    assert (len(samples.outputs[0].patterns), samples.notes) == (1, ())
+    kernel = replace(kernel_of(suite, "hidden"), stages=(one_thread(kernel_of(suite, "hidden")),))
+    samples = executor.execute(built(suite, "hidden", folder), kernel, kernel.cases[0], 40)
+    assert len(samples.outputs[0].patterns) == 1 or "keeps its value" in samples.notes[0]
+
+
+def one_thread(kernel: Kernel) -> Stage:
+    return replace(kernel.stages[0], block=(1, 1, 1))
 
 
 # --- Speed -------------------------------------------------------------------------------------

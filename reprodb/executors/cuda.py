@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from math import isqrt
+from math import isqrt, prod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -37,8 +37,24 @@ _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
 _BINARY_VERSION, _MAX_DYNAMIC_SHARED = 6, 8  # cuFuncGetAttribute
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-Stages = Sequence[tuple[Stage, int]]  # each with its function
 Launches = Sequence[tuple[Stage, int, Arguments]]
+
+
+class Held(NamedTuple):
+    """A global variable of the loaded code, and a copy of it as it was declared."""
+
+    address: int
+    pristine: int
+    size: int
+
+
+class Work(NamedTuple):
+    """What a repetition does: the stages with their functions, on these inputs, from these variables."""
+
+    stages: Sequence[tuple[Stage, int]]
+    case: Case
+    inputs: Mapping[str, int]
+    variables: tuple[Held, ...]
 
 
 class Repeated(NamedTuple):
@@ -137,7 +153,10 @@ class CudaExecutor:
         with self._module(image, artifact) as module:
             stages = [(stage, self._function(module, stage, artifact)) for stage in kernel.stages]
             addresses = {wanted.name: self._resident(wanted, case) for wanted in case.inputs}
-            raws, seconds = self._repeat(stages, case, addresses, repetitions)
+            with self._variables(module, artifact) as (held, lost):
+                work = Work(stages, case, addresses, held)
+                raws, seconds = self._repeat(work, repetitions)
+            notes += tuple(f"variable {name} keeps its value between repetitions" for name in lost)
         self._check_inputs(case, addresses)
         outputs = tuple(collect(buffer, raws[buffer.name]) for buffer in case.recorded)
         for output in outputs:
@@ -173,6 +192,30 @@ class CudaExecutor:
             with self._calls(f"allowing {stage.shared} bytes of dynamic shared memory to {stage.entry!r}"):
                 self._driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, stage.shared)
         return function
+
+    @contextmanager
+    def _variables(self, module: int, artifact: Artifact) -> Iterator[tuple[tuple[Held, ...], list[str]]]:
+        """Copies of the module's global variables as declared, to start every repetition with.
+
+        With them the names of those that the loaded code does not show: nothing can set these back.
+        """
+        held: list[Held] = []
+        lost: list[str] = []
+        try:
+            for name, size in variables(artifact.ptx):
+                try:
+                    address = int(self._driver.moduleGetGlobal(module, name))
+                except self._driver.CUDADriverError:
+                    lost.append(name)
+                    continue
+                with self._calls(f"keeping variable {name!r}"):
+                    held.append(Held(address, int(self._runtime.malloc(size)), size))
+                    self._copy(held[-1].pristine, address, size, _ON_DEVICE)
+            yield tuple(held), lost
+        finally:
+            for each in held:
+                with suppress(self._runtime.CUDARuntimeError):
+                    self._runtime.free(each.pristine)
 
     # --- inputs ---
 
@@ -226,18 +269,18 @@ class CudaExecutor:
 
     # --- repetitions ---
 
-    def _repeat(self, stages: Stages, case: Case, inputs: Mapping[str, int], repetitions: int) -> Repeated:
+    def _repeat(self, work: Work, repetitions: int) -> Repeated:
         """All repetitions, in as many batches as memory asks for, and the seconds of their work.
 
         The seconds count from the first launch to the last copy back; capturing a graph comes before.
         """
-        a_result = sum(stride_of(buffer) for buffer in case.recorded)
+        a_result = sum(stride_of(buffer) for buffer in work.case.recorded)
         at_once = max(1, min(repetitions, RESULT_BYTES // max(a_result, 1)))
-        raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in case.recorded}
+        raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in work.case.recorded}
         seconds = 0.0
         for start in range(0, repetitions, at_once):
             count = min(at_once, repetitions - start)
-            with self._calls("executing"), self._prepared(stages, case, inputs, count) as (batch, queue):
+            with self._calls("executing"), self._prepared(work, count) as (batch, queue):
                 began = time.perf_counter()
                 queue()
                 self._runtime.streamSynchronize(self._stream)
@@ -249,17 +292,15 @@ class CudaExecutor:
         return Repeated(raws, seconds)
 
     @contextmanager
-    def _prepared(
-        self, stages: Stages, case: Case, inputs: Mapping[str, int], count: int
-    ) -> Iterator[tuple[Batch, Callable[[], None]]]:
+    def _prepared(self, work: Work, count: int) -> Iterator[tuple[Batch, Callable[[], None]]]:
         """Memory for `count` repetitions, and what queues them, cycle by cycle, with one copy to the host.
 
         A cycle fills every slot, runs all stages in each, and its recorded regions are then kept aside. More
         than one cycle is captured once as a CUDA graph: capturing costs as much a repetition as launching,
         replaying costs a fifth, and so about the square root of the count is captured.
         """
-        slots = self._slots(case, count)
-        batch = Batch.of(case, slots, inputs)
+        slots = self._slots(work.case, count)
+        batch = Batch.of(work.case, slots, work.inputs)
         cycles, rest = divmod(count, slots)
         size = batch.recorded_bytes
         kept_bytes = -(-count // slots) * size
@@ -267,16 +308,16 @@ class CudaExecutor:
         batch = replace(batch, base=self._device.take(batch.nbytes + kept_bytes))
         host = self._host.take(kept_bytes + guard_bytes)
         kept = batch.base + batch.nbytes
-        launches = [(stage, function, batch.arguments(stage)) for stage, function in stages]
+        launches = [(stage, function, batch.arguments(stage)) for stage, function in work.stages]
 
-        with self._replayed(batch, launches, cycles) as run_cycle:
+        with self._replayed(lambda: self._cycle(work, batch, launches, slots), cycles * slots) as run_cycle:
 
             def queue() -> None:
                 for cycle in range(cycles):
                     run_cycle()
                     self._copy(kept + cycle * size, batch.base, size, _ON_DEVICE)
                 if rest:
-                    self._cycle(batch, launches, rest)
+                    self._cycle(work, batch, launches, rest)
                     self._copy(kept + cycles * size, batch.base, size, _ON_DEVICE)
                 self._copy(host, kept, kept_bytes, _TO_HOST)
                 self._copy_scratch_guards(batch, host + kept_bytes)
@@ -284,14 +325,14 @@ class CudaExecutor:
             yield batch, queue
 
     @contextmanager
-    def _replayed(self, batch: Batch, launches: Launches, times: int) -> Iterator[Callable[[], None]]:
+    def _replayed(self, cycle: Callable[[], None], repetitions: int) -> Iterator[Callable[[], None]]:
         """What queues one full cycle: the calls themselves, or a graph of them where they are many."""
-        if times * batch.slots < GRAPH_FROM:
-            yield lambda: self._cycle(batch, launches, batch.slots)
+        if repetitions < GRAPH_FROM:
+            yield cycle
             return
         self._runtime.streamBeginCapture(self._stream, _CAPTURE_THREAD_LOCAL)
         try:
-            self._cycle(batch, launches, batch.slots)
+            cycle()
         except BaseException:
             with suppress(self._runtime.CUDARuntimeError):  # the first error is the one to tell
                 self._runtime.streamEndCapture(self._stream)
@@ -308,12 +349,14 @@ class CudaExecutor:
             with suppress(self._runtime.CUDARuntimeError):
                 self._runtime.graphExecDestroy(executable)
 
-    def _cycle(self, batch: Batch, launches: Launches, slots: int) -> None:
-        """Fill the buffers and run all stages, in the first `slots` slots."""
+    def _cycle(self, work: Work, batch: Batch, launches: Launches, slots: int) -> None:
+        """Fill the buffers and run all stages, in the first `slots` slots; variables start as declared."""
         self._fill(batch, slots)
         launch, stream = self._driver.launchKernel, self._stream
         shapes = [(f, *s.grid, *s.block, s.shared, stream, a.address, a.step) for s, f, a in launches]
         for slot in range(slots):
+            for held in work.variables:
+                self._copy(held.address, held.pristine, held.size, _ON_DEVICE)
             for *shape, address, step in shapes:
                 launch(*shape, address + slot * step, 0)
 
@@ -420,6 +463,23 @@ def parameters(ptx: str | None, entry: str) -> int | None:
     """How many parameters an entry takes by its PTX; None where that does not say."""
     found = re.search(_ENTRY.format(name=re.escape(entry)), ptx or "")
     return None if found is None else found[1].count(".param")
+
+
+_VARIABLE = re.compile(
+    r"^\s*(?:\.(?:visible|weak|common)\s+)*\.global\s+(?:\.align\s+\d+\s+)?\.\w*?(\d+)\s+([\w$]+)((?:\[\d+\])*)",
+    re.MULTILINE,
+)
+# What compilers name by themselves: texts of printf and assert, which no kernel writes.
+_LITERALS = ("$", "__unnamed_")
+
+
+def variables(ptx: str | None) -> tuple[tuple[str, int], ...]:
+    """The global variables that a PTX text defines, with their sizes in bytes."""
+    found = []
+    for bits, name, dimensions in _VARIABLE.findall(ptx or ""):
+        if not name.startswith(_LITERALS):
+            found.append((name, int(bits) // 8 * prod(int(d) for d in re.findall(r"\d+", dimensions))))
+    return tuple(found)
 
 
 def _bytes_at(address: int, count: int, width: int) -> Bytes:

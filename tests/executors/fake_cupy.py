@@ -31,10 +31,12 @@ class FakeCupy:
         self.lost = False
         self.entries: list[str] = []
         self.shared: dict[str, int] = {}
+        self.variables: dict[str, int] = {}  # address of each
         self.captured: list[Callable[[], None]] | None = None
         self.graphs: list[list[Callable[[], None]]] = []
         driver = (
-            "moduleLoadData moduleUnload moduleGetFunction funcGetAttribute funcSetAttribute launchKernel"
+            "moduleLoadData moduleUnload moduleGetFunction moduleGetGlobal funcGetAttribute"
+            " funcSetAttribute launchKernel"
         )
         runtime = (
             "setDevice free malloc hostAlloc freeHost streamCreateWithFlags memGetInfo getDeviceProperties"
@@ -117,6 +119,11 @@ class FakeCupy:
             raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found")
         self.entries.append(entry)
         return len(self.entries) - 1
+
+    def moduleGetGlobal(self, module: int, name: str) -> int:
+        if name not in self.variables:
+            raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found")
+        return self.variables[name]
 
     def funcSetAttribute(self, function: int, attribute: int, value: int) -> None:
         self.shared[self.entries[function]] = value
