@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, inspect, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from reprodb import codec, digest
-from reprodb.domain import Build, Environment, Kernel
+from reprodb.domain import Accuracy, Build, CodeOrigin, Environment, Kernel, Status
 from reprodb.errors import StoreError
 from reprodb.store import sequences
 from reprodb.store.patterns import PAGE, inflate, join_pages, page_digests
-from reprodb.store.read import Seen
+from reprodb.store.read import Seen, read_runs, run_query
 from reprodb.store.tables import (
     Base,
     BlobRow,
@@ -37,11 +38,16 @@ MOST = 100  # problems told; a file that is damaged all over needs no longer lis
 def check(connection: Connection, seen: Seen) -> tuple[str, ...]:
     """See Store.check."""
     problems: list[str] = []
-    for look in (_engine, _tables, _records, _blobs, _patterns, _results, _outputs):
-        for problem in look(connection):
-            problems.append(problem)
-            if len(problems) == MOST:
-                return (*problems, f"and more: the check stopped after {MOST} problems")
+    for look in (_engine, _tables, _records, _blobs, _patterns, _runs, _results, _outputs):
+        try:
+            for problem in look(connection):
+                problems.append(problem)
+                if len(problems) == MOST:
+                    return (*problems, f"and more: the check stopped after {MOST} problems")
+        except SQLAlchemyError:
+            raise
+        except Exception as error:  # a value of a kind that its column never holds
+            problems.append(f"the check of {look.__name__.strip('_')} could not go on: {error!r}"[:300])
         if problems and look in (_engine, _tables):
             return tuple(problems)  # what follows would only stumble over the same damage
     return tuple(problems)
@@ -147,12 +153,22 @@ def _patterns(connection: Connection) -> Iterator[str]:
                 yield f"pattern {row.digest} has other data than its SHA-256 says"
 
 
+def _runs(connection: Connection) -> Iterator[str]:
+    for number in connection.scalars(select(RunRow.id)).all():
+        try:
+            read_runs(connection, Seen(), run_query().where(RunRow.id == number))
+        except StoreError as error:
+            yield f"run {number}: {error.problem}"
+
+
 def _results(connection: Connection) -> Iterator[str]:
-    """Results against their scope, case and run; positions of runs."""
+    """Results against their scope, case and run, and their words against those that there are."""
+    status, accuracy, origin = set(Status), set(Accuracy), {None, *CodeOrigin}
     query = (
         select(ResultRow.id, ScopeRow.kernel, ScopeRow.case_name, ScopeRow.lane, ScopeRow.suite)
         .add_columns(CaseRow.kernel.label("k"), CaseRow.name.label("c"), RunRow.lane.label("l"))
         .add_columns(RunRow.suite.label("s"), RunRow.position, ResultRow.accepted)
+        .add_columns(ResultRow.status, ResultRow.accuracy, ResultRow.origin)
         .join(ScopeRow, ScopeRow.id == ResultRow.scope_id)
         .join(CaseRow, CaseRow.id == ResultRow.case_id)
         .join(RunRow, RunRow.id == ResultRow.run_id)
@@ -161,6 +177,8 @@ def _results(connection: Connection) -> Iterator[str]:
         number, *scope = row[:5]
         if tuple(scope) != (row.k, row.c, row.l, row.s):
             yield f"result {number} has the scope of another kernel, case, lane or suite"
+        if row.status not in status or row.accuracy not in accuracy or row.origin not in origin:
+            yield f"result {number} has an unknown status, accuracy or origin"
         if row.accepted is not None and row.accepted != row.position:
             yield f"result {number} is accepted at another position than its run's"
 

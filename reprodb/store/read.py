@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from reprodb import codec
 from reprodb.domain import (
@@ -25,7 +26,7 @@ from reprodb.domain import (
     Run,
     Status,
 )
-from reprodb.errors import StoreError
+from reprodb.errors import ReprodbError, StoreError
 from reprodb.store import sequences
 from reprodb.store.intern import batches
 from reprodb.store.tables import (
@@ -72,7 +73,7 @@ def whole(what: str) -> Iterator[None]:
     """A row that says what no row of ours says is a damaged database, not a crash."""
     try:
         yield
-    except StoreError:
+    except (ReprodbError, SQLAlchemyError):
         raise
     except Exception as error:  # whatever such a row makes enums, converters and unpackers raise
         raise StoreError(f"{what} cannot be read: {error}"[:300], remedy="reprodb db check") from error
@@ -83,7 +84,8 @@ def whole(what: str) -> Iterator[None]:
 
 def read_runs(connection: Connection, seen: Seen, query: Select[Any] | None = None) -> list[tuple[Run, int]]:
     """Runs with their positions, newest first; `query` narrows `run_query()`."""
-    rows = connection.execute(query if query is not None else run_query()).all()
+    with whole("a run"):
+        rows = connection.execute(query if query is not None else run_query()).all()
     _fill(connection, seen.environments, EnvironmentRow, [r.environment_id for r in rows], _environment)
     _fill(connection, seen.remarks, RemarkRow, [r.remark_id for r in rows], _remark)
     runs = []
@@ -133,7 +135,8 @@ def result_query() -> Select[Any]:
 
 def read_results(connection: Connection, seen: Seen, query: Select[Any]) -> list[Stored]:
     """The results of the narrowed `result_query()`, in its order, patterns without their data."""
-    rows = connection.execute(query).all()
+    with whole("a result"):
+        rows = connection.execute(query).all()
     _fill(connection, seen.cases, CaseRow, [r.case_id for r in rows], _case)
     _fill(connection, seen.builds, BuildRow, [r.build_id for r in rows], _build)
     _fill(
@@ -196,7 +199,8 @@ def _read_outputs(
             .where(OutputRow.result_id.in_(batch))
             .order_by(OutputRow.result_id, OutputRow.place)
         )
-        rows = connection.execute(query).all()
+        with whole("an output"):
+            rows = connection.execute(query).all()
         _fill(connection, seen.layouts, LayoutRow, [r.layout_id for r in rows], _layout)
         for row in rows:
             output = _output(

@@ -20,7 +20,7 @@ from reprodb.store import refs
 from reprodb.store.faults import store_error, translated
 from reprodb.store.intern import Known, batches
 from reprodb.store.location import Location
-from reprodb.store.read import Seen, read_results, read_runs, result_query, run_query
+from reprodb.store.read import Seen, read_results, read_runs, result_query, run_query, whole
 from reprodb.store.tables import BlobRow, BuildRow, PatternRow, ResultRow, RunRow, ScopeRow
 from reprodb.store.values import Blessing, Pruned, Reference, RunRef
 from reprodb.store.write import (
@@ -72,6 +72,7 @@ class Store:
         options = {"reprodb_write": False}
         with (
             translated(self.location),
+            whole("what the database holds"),
             self._engine.connect().execution_options(**options) as connection,
             connection.begin(),
         ):
@@ -347,11 +348,11 @@ class Store:
             made = references_.bless(
                 connection, ids, who=who, why=why, when=when, expires=expires, changed=words
             )
-
             if accept:
                 references_.accept(connection, ids)
             seal()
             return made
+
         return self.write(work)
 
     def withdraw(
