@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 FNV_OFFSET = 0xCBF29CE484222325
 FNV_PRIME = 0x100000001B3
@@ -11,11 +12,55 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 WORD_BYTES = 8
 
 
+# From so many bytes on, NumPy is faster than a loop, its import included.
+_LONG = 1 << 13
+_CHUNK = 1 << 16
+
+
 def fnv1a64(data: bytes, state: int = FNV_OFFSET) -> int:
     """FNV-1a 64 of `data`, continued from `state` (Fowler, Noll, Vo; offset and prime as published)."""
+    if len(data) >= _LONG:
+        return _fnv1a64_long(data, state)
     for byte in data:
         state = ((state ^ byte) * FNV_PRIME) & _MASK
     return state
+
+
+def _fnv1a64_long(data: bytes, state: int) -> int:
+    """The same by whole arrays, many times as fast.
+
+    A step is h' = (h ^ b) * P. The exclusive or touches the low byte alone, so h' = (h + d) * P with
+    d = (low ^ b) - low, and after n steps h is h * P^n + the sum of d[i] * P^(n-i): a product of arrays once
+    the low bytes are known. Those follow bit by bit: P is odd, so bit k of a product is bit k of the factor,
+    flipped by what the bits below carry, and a running exclusive or gives bit k of every step.
+    """
+    import numpy as np
+
+    powers = np.multiply.accumulate(np.full(min(len(data), _CHUNK), FNV_PRIME, np.uint64))
+    for start in range(0, len(data), _CHUNK):
+        block = np.frombuffer(data, np.uint8, min(_CHUNK, len(data) - start), start)
+        mixed = np.zeros_like(block)  # low ^ b of each step, known below bit k
+        low = np.full_like(block, state & 0xFF)
+        for k in range(8):
+            np.multiply(mixed[:-1], FNV_PRIME & 0xFF, out=low[1:])
+            mixed |= _running_xor((block ^ low) >> k & 1) << k
+        np.multiply(mixed[:-1], FNV_PRIME & 0xFF, out=low[1:])
+        change = np.subtract(mixed, low, dtype=np.int64).view(np.uint64)
+        total = int((change * powers[len(block) - 1 :: -1]).sum(dtype=np.uint64))
+        state = (state * int(powers[len(block) - 1]) + total) & _MASK
+    return state
+
+
+def _running_xor(bits: Any) -> Any:
+    """The exclusive or of each of the bits (0 or 1 a byte) with all before it, 64 at a time."""
+    import numpy as np
+
+    words = np.packbits(np.pad(bits, (0, -len(bits) % 64))).view(">u8").astype(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        words ^= words >> np.uint64(shift)
+    odd = np.bitwise_xor.accumulate(words & np.uint64(1))
+    words[1:] ^= np.uint64(0) - odd[:-1]  # all bits of a word are flipped where the ones before it are odd
+    return np.unpackbits(words.astype(">u8").view(np.uint8), count=len(bits))
 
 
 def run_hash(patterns: Iterable[bytes], sequence: Iterable[int]) -> int:

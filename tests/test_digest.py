@@ -78,3 +78,24 @@ def test_sha256_is_the_plain_one() -> None:
 
 def test_hex64_has_sixteen_digits() -> None:
     assert hex64(1) == "0x0000000000000001"
+
+
+def by_the_byte(data: bytes, state: int) -> int:
+    """The definition, a step a byte: what long data must give too."""
+    for byte in data:
+        state = ((state ^ byte) * 0x100000001B3) % 2**64
+    return state
+
+
+# One chunk and a part of one; lengths about the 64 steps that are taken at once.
+@pytest.mark.parametrize("length", [8192, 8193, 8255, 8256, 65535, 65536, 65537, 150_000])
+def test_long_data_hash_as_by_the_definition(length: int) -> None:
+    data = hashlib.shake_256(str(length).encode()).digest(length)
+    assert fnv1a64(data) == by_the_byte(data, FNV_OFFSET)
+    assert fnv1a64(data, 17) == by_the_byte(data, 17)
+
+
+@given(st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(8192, 8400))
+def test_long_runs_of_one_byte_hash_as_by_the_definition(byte: int, state: int, length: int) -> None:
+    data = bytes([byte]) * length
+    assert fnv1a64(data, state) == by_the_byte(data, state)
