@@ -15,8 +15,10 @@ import pytest
 from reprodb.cli.flow import RecordedRun, RunOptions, record_run
 from reprodb.cli.progress import Lines, Silent, describe
 from reprodb.cli.run import verdict
-from reprodb.domain import Accuracy, CanaryOutcome, Judgement, Lane, Result, Status
+from reprodb.domain import Accuracy, CanaryOutcome, Device, Judgement, Lane, Result, Status
+from reprodb.environment import Gpus
 from reprodb.errors import Exit, ReprodbError, UsageError
+from reprodb.executors import choice
 from reprodb.store import open_store
 from tests.builders import make_result
 
@@ -192,6 +194,19 @@ def test_nothing_is_recorded_where_nothing_could_be_planned(home: Path, tmp_path
             recorded(home, tmp_path / "db", wrong)
     with open_store(str(tmp_path / "db")) as store:
         assert store.runs() == ()
+
+
+def test_a_gpu_that_auto_chose_and_that_does_not_open_gives_way_to_the_model(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seventh = Device("Phantom", "GPU-7", "9.0", 132, 1 << 37, 7)  # listed, and then not to be had
+    monkeypatch.setattr(choice, "look", lambda: choice.Machine(Gpus((seventh,), "13.0")))
+    asked = replace(options(home, ["fixed"]), device="auto")
+    made = recorded(home, tmp_path / "db", asked)
+    assert made.run.lane is Lane.MODELLED
+    assert made.sentence.startswith("modelled on the CPU: opening device 7: cudaError")
+    with pytest.raises(ReprodbError, match="opening device 7"):
+        recorded(home, tmp_path / "db", replace(asked, device="gpu"))
 
 
 def test_the_command_says_what_it_does_on_standard_error_and_the_answer_on_standard_output(
