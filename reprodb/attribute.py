@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from reprodb.codegen import code_delta, delta_phrase
 from reprodb.domain import Build, Code, CodeOrigin, Kernel, Lane, Pairs, Profile, Result, Role, Run, Status
@@ -20,6 +20,21 @@ _FIELD: Mapping[str, Moved] = {
     Cause.ENVIRONMENT: Moved.ENVIRONMENT,
 }
 _ARROW = " → "
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What is known about a row beside its two sides.
+
+    `source` is the digest of the baseline's sources where nothing else is known of its build (a blessing that
+    was made elsewhere); `earlier` are other results of the row's scope.
+    """
+
+    source: str = ""
+    earlier: tuple[tuple[Run, Result], ...] = ()
+
+
+NOTHING_KNOWN = Background()
 
 
 def _layer(name: str, details: Iterable[str]) -> Layer:
@@ -77,12 +92,14 @@ def _launch_shape(before: Result, after: Result) -> Layer:
     return _layer(Cause.LAUNCH_SHAPE, details)
 
 
-def _source(before: Result, after: Result) -> Layer:
+def _source(before: Result, after: Result, known: str) -> Layer:
     entries = [
         f"entry {a.entry}{_ARROW}{b.entry}"
         for a, b in zip(before.kernel.stages, after.kernel.stages, strict=False)
         if a.entry != b.entry
     ]
+    if before.build is None and after.build is not None and known:
+        return _layer(Cause.SOURCE, ["other text than was blessed"] * (known != after.build.source_digest))
     if before.build is None or after.build is None:
         return Layer(Cause.SOURCE, State.DIFFERS, ", ".join(entries)) if entries else _unknown(Cause.SOURCE)
     if before.kernel.name == after.kernel.name:
@@ -189,7 +206,9 @@ def _environment(old: Run | None, new: Run | None) -> Layer:
     return _layer(Cause.ENVIRONMENT, details)
 
 
-def causes(before: Result, after: Result, old_run: Run | None, new_run: Run | None) -> tuple[Layer, ...]:
+def causes(
+    before: Result, after: Result, old_run: Run | None, new_run: Run | None, known_source: str = ""
+) -> tuple[Layer, ...]:
     """The seven causes in order, each same, differs or unknown, with what differs."""
     old, new = before.build, after.build
     arch = [f"{before.arch}{_ARROW}{after.arch}"] if before.arch != after.arch else []
@@ -202,7 +221,7 @@ def causes(before: Result, after: Result, old_run: Run | None, new_run: Run | No
     return (
         _input(before, after),
         _launch_shape(before, after),
-        _source(before, after),
+        _source(before, after, known_source),
         flags,
         toolchain,
         _layer(Cause.ARCHITECTURE, arch),
@@ -300,12 +319,34 @@ def _redefined(before: Result, after: Result) -> list[str]:
     return notes + [f"profile redefined: flags {c}" for c in _profile_changes(old.profile, new.profile)]
 
 
-def _new_history(rows: Iterable[Layer], before: Result, after: Result) -> list[str]:
+def _new_history(rows: Iterable[Layer], before: Result, after: Result) -> str:
     """Another source or input under the kernel's name: the bits before are another history's."""
     if before.kernel.name != after.kernel.name:
+        return ""
+    changed = [
+        f"{r.name} changed ({r.detail})"
+        for r in rows
+        if r.name in (Cause.INPUT, Cause.SOURCE) and r.state is State.DIFFERS
+    ]
+    return f"new history: {_listed(changed)}" if changed else ""
+
+
+def _odd_device(comparison: Comparison, after: Result, run: Run | None, background: Background) -> list[str]:
+    """The one GPU of several whose bits deviate from all others', named where the row's bits moved."""
+    if run is None or comparison.verdict not in (Verdict.CHANGED, Verdict.LATENT):
         return []
-    changed = [r.name for r in rows if r.name in (Cause.INPUT, Cause.SOURCE) and r.state is State.DIFFERS]
-    return [f"a new history starts: another {_listed(changed)}"] if changed else []
+    alike = [
+        (r, result)
+        for r, result in background.earlier
+        if _code_same(result, after) and result.input_digest == after.input_digest
+    ]
+    uuid = deviating_device([(run, after), *alike])
+    if uuid is None:
+        return []
+    others = len({r.environment.device.uuid for r, _ in [(run, after), *alike] if r.environment.device}) - 1
+    return [
+        f"device {uuid} deviates alone from {others} others of its model: look at the card, not at the build"
+    ]
 
 
 def _alarms(
@@ -404,6 +445,7 @@ def attribute(
     candidate_run: Run | None,
     *,
     fingerprints: tuple[str | None, str | None] = (None, None),
+    background: Background = NOTHING_KNOWN,
 ) -> Comparison:
     """The comparison with its attribution; unchanged where a side is missing.
 
@@ -412,7 +454,7 @@ def attribute(
     before, after = comparison.baseline, comparison.candidate
     if before is None or after is None:
         return comparison
-    rows = causes(before, after, baseline_run, candidate_run)
+    rows = causes(before, after, baseline_run, candidate_run, background.source)
     found = effects(comparison, fingerprints)
     moved = _moved(rows, found[0], before, after)
     code_same = _code_same(before, after)
@@ -420,6 +462,9 @@ def attribute(
     if after.status is Status.OK:
         phrases.append(_code_phrase(code_same))
     phrases.append(_bits_phrase(comparison))
+    new_history = _new_history(rows, before, after)
+    notes = [*_redefined(before, after), *([new_history] if new_history else [])]
+    notes += _odd_device(comparison, after, candidate_run, background)
     return replace(
         comparison,
         attribution=Attribution(
@@ -428,8 +473,9 @@ def attribute(
             first_layer=next((row.name for row in rows if row.state is State.DIFFERS), None),
             moved=moved,
             alarms=tuple(_alarms(comparison, rows, code_same, before, after)),
-            notes=(*_redefined(before, after), *_new_history(rows, before, after)),
+            notes=tuple(notes),
             sentence="; ".join(phrases),
+            new_history=new_history,
         ),
     )
 

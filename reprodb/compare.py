@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from reprodb.attribute import attribute
-from reprodb.bounds import bound_phrase
+from reprodb.attribute import NOTHING_KNOWN, Background, attribute
+from reprodb.bounds import bound_phrase, pool
 from reprodb.deltas import Fetch, output_delta, representative
 from reprodb.domain import Accuracy, Determinism, Lane, Output, Result, Role, Run, Status
 from reprodb.errors import UsageError
@@ -19,6 +19,14 @@ __all__ = ["ACROSS", "Side", "compare_references", "compare_results", "compare_r
 
 # What may be compared all the same on request, labelled and without gating.
 ACROSS = frozenset({"lane", "gpu", "input"})
+
+# Other results of a row's scope, newest first.
+Earlier = Callable[[Result], Iterable[tuple[Run, Result]]]
+
+
+def nothing_earlier(result: Result) -> tuple[tuple[Run, Result], ...]:
+    """Where no other run is known or counts."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +177,14 @@ def _one_side(
     return Comparison(*names, baseline, candidate, verdict, accuracy, loss=loss, note=note)
 
 
+def _bound(run: Run | None, result: Result, background: Background) -> str:
+    """What the absence of flips bounds: over this run, or over earlier ones of the same pinned tuple too."""
+    pooled = pool((run, result), background.earlier) if run is not None else None
+    return pooled.phrase if pooled is not None and pooled.runs > 1 else bound_phrase(result.repetitions)
+
+
 def _notes(
-    verdict: Verdict, baseline: Result, candidate: Result, labels: list[str], baseline_lost: bool
+    verdict: Verdict, baseline: Result, candidate: Result, labels: list[str], baseline_lost: bool, bound: str
 ) -> str:
     notes = list(labels)
     if baseline.kernel.determinism.guaranteed and not candidate.kernel.determinism.guaranteed:
@@ -181,7 +195,7 @@ def _notes(
         notes.append("the baseline was not deterministic either")
     quiet = (Verdict.SAME, Verdict.LATENT, Verdict.CHANGED, Verdict.DETERMINISM_GAINED)
     if candidate.lane is Lane.MEASURED and verdict in quiet and candidate.repetitions > 0:
-        notes.append(bound_phrase(candidate.repetitions))
+        notes.append(bound)
     if baseline.repetitions != candidate.repetitions:
         notes.append(
             f"run hashes not comparable: {baseline.repetitions:,} and {candidate.repetitions:,} repetitions"
@@ -197,6 +211,7 @@ def compare_results(
     fetch: Fetch,
     *,
     across: frozenset[str] = frozenset(),
+    background: Background = NOTHING_KNOWN,
 ) -> Comparison:
     """The comparison of one row, attributed. At least one side is given.
 
@@ -207,9 +222,8 @@ def compare_results(
     if baseline is None or candidate is None or Status.OK not in (baseline.status, candidate.status):
         return _one_side(baseline, candidate, baseline_run, candidate_run)
     if baseline.status is not Status.OK or candidate.status is not Status.OK:
-        return attribute(
-            _one_side(baseline, candidate, baseline_run, candidate_run), baseline_run, candidate_run
-        )
+        row = _one_side(baseline, candidate, baseline_run, candidate_run)
+        return attribute(row, baseline_run, candidate_run, background=background)
 
     obstacles = _obstacles(baseline, candidate, baseline_run, candidate_run)
     barred = {word: why for word, why in obstacles.items() if word not in across}
@@ -240,10 +254,12 @@ def compare_results(
         outputs=tuple(_delta(a, b, fetch) for a, b in pairs),
         churn=churn_of(*shown, fetch) if shown else None,
         loss=loss,
-        note=_notes(verdict, baseline, candidate, labels, baseline_lost),
+        note=_notes(
+            verdict, baseline, candidate, labels, baseline_lost, _bound(candidate_run, candidate, background)
+        ),
         may_gate=not labels,
     )
-    return attribute(comparison, baseline_run, candidate_run)
+    return attribute(comparison, baseline_run, candidate_run, background=background)
 
 
 # --- Matching rows -----------------------------------------------------------------------------
@@ -326,6 +342,7 @@ def compare_runs(
     by_profile: bool = True,
     by_kernel: bool = True,
     across: frozenset[str] = frozenset(),
+    earlier: Earlier = nothing_earlier,
 ) -> tuple[Comparison, ...]:
     """Two runs row by row, in the candidate's order, then the rows it lacks.
 
@@ -335,7 +352,15 @@ def compare_runs(
     _check_across(across)
     return tuple(
         replace(
-            compare_results(old, new, baseline.run, candidate.run, fetch, across=across),
+            compare_results(
+                old,
+                new,
+                baseline.run,
+                candidate.run,
+                fetch,
+                across=across,
+                background=Background(earlier=tuple(earlier(new)) if new is not None else ()),
+            ),
             reference_run=baseline.run.id if old is not None else None,
             reference_kind="named" if old is not None else None,
         )
@@ -357,10 +382,13 @@ def compare_references(
     *,
     planned: Callable[[Row], bool] | None = None,
     across: frozenset[str] = frozenset(),
+    earlier: Earlier = nothing_earlier,
+    sources: Mapping[Row, str] | None = None,
 ) -> tuple[Comparison, ...]:
     """A nightly: each row with its own reference (result, run, blessed | accepted).
 
-    The run of a reference is None where only a blessing's digests are known.
+    The run of a reference is None where only a blessing's digests are known; `sources` then has the digest of
+    the sources that were blessed.
 
     A row without a reference is `no_baseline`. A reference row that did not appear is `missing` where
     `planned` says that this run set out to produce it; by default where its kernel and its profile ran.
@@ -370,7 +398,10 @@ def compare_references(
     comparisons = []
     for result in candidate.results:
         reference, run, kind = references.get(result.row, (None, None, None))
-        comparison = compare_results(reference, result, run, candidate.run, fetch, across=across)
+        background = Background((sources or {}).get(result.row, ""), tuple(earlier(result)))
+        comparison = compare_results(
+            reference, result, run, candidate.run, fetch, across=across, background=background
+        )
         comparisons.append(replace(comparison, reference_run=run.id if run else None, reference_kind=kind))
     seen = {result.row for result in candidate.results}
     for row, (reference, run, kind) in references.items():

@@ -88,6 +88,7 @@ class Attribution:
     alarms: tuple[Alarm, ...] = ()
     notes: tuple[str, ...] = ()  # "profile redefined: nvrtc 12.6.85 → nvrtc 12.9.86"
     sentence: str = ""  # one line for people
+    new_history: str = ""  # "new history: source changed (_lib/tree.cu)"; empty where none begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 
 from reprodb.domain import Accuracy, Run, Status
 from reprodb.errors import Exit
-from reprodb.findings import Alarm, CanaryOutcome, Comparison, Diff, MatrixRow, Verdict
-from reprodb.policy import Expectation, Policy, RequireEqual
+from reprodb.findings import Alarm, CanaryOutcome, Cause, Comparison, Diff, MatrixRow, State, Verdict
+from reprodb.policy import Expectation, NewHistory, Policy, RequireEqual
 
 # Rows in the headline, most serious first.
 _ORDER = (
@@ -26,6 +26,9 @@ _WORDS = {
     Verdict.NO_BASELINE: "no baseline",
     Verdict.NOT_COMPARABLE: "not comparable",
 }
+
+
+_MOVED = (Verdict.CHANGED, Verdict.LATENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,32 @@ def _gates(comparison: Comparison, policy: Policy) -> bool:
     return comparison.may_gate
 
 
+def new_history(comparison: Comparison) -> str:
+    """`new history: source changed (…)` if the row's source or input is not the reference's, else empty."""
+    return comparison.attribution.new_history if comparison.attribution is not None else ""
+
+
+# Causes that no edit of a kernel brings along: with one of them the edit alone does not explain the bits.
+_BESIDE_AN_EDIT = frozenset({Cause.FLAGS, Cause.TOOLCHAIN, Cause.ARCHITECTURE})
+
+
+def begins_anew(comparison: Comparison, policy: Policy) -> bool:
+    """Whether moved bits are the reference of a new history at once, without a blessing.
+
+    Another input leaves nothing to compare with, as on a first night. Another source does so where the policy
+    says so, and where flags, toolchain and architecture stayed as they were.
+    """
+    if not new_history(comparison) or comparison.attribution is None:
+        return False
+    if comparison.verdict is Verdict.NOT_COMPARABLE:
+        sides = (comparison.baseline, comparison.candidate)
+        return len({side.lane for side in sides if side is not None}) == 1
+    if comparison.verdict is not Verdict.CHANGED or policy.new_history is NewHistory.GATE:
+        return False
+    beside = (c for c in comparison.attribution.causes if c.name in _BESIDE_AN_EDIT)
+    return all(layer.state is State.SAME for layer in beside)
+
+
 def _code(verdict: Verdict) -> Exit:
     if verdict is Verdict.DETERMINISM_LOST:
         return Exit.UNTRUSTWORTHY
@@ -93,9 +122,13 @@ def _judge_row(
             words.append(_expected(in_time[0]))
         elif verdict is Verdict.MISSING and not anything:
             words.append("nothing was compared at all")
+        elif begins_anew(comparison, policy):
+            words.append(f"{new_history(comparison)}; its bits are the reference from now on")
         else:
             late = f"; the expectation ended {announced[0].until}" if announced else ""
             word = _WORDS.get(verdict, verdict.value)
+            if verdict in _MOVED and (begun := new_history(comparison)):
+                word = f"{begun}, {word}"
             reasons.append(_Reason(_code(verdict), f"{word}: {_row(comparison)}{late}"))
             words.append(word + late)
     elif not comparison.may_gate:
@@ -144,11 +177,16 @@ def _absent_profiles(policy: Policy, diff: Diff) -> Iterable[_Reason]:
             )
 
 
+def _other_input(comparison: Comparison, policy: Policy) -> bool:
+    return comparison.verdict is Verdict.NOT_COMPARABLE and begins_anew(comparison, policy)
+
+
 def _no_answer(diff: Diff, policy: Policy, required: bool, first_night: bool) -> Iterable[_Reason]:
     """Why a run gives no answer although no row says so."""
     bare = [c for c in diff.comparisons if c.verdict is Verdict.NO_BASELINE]
-    if (required or policy.require_baseline) and bare:
-        rows = ", ".join(_row(c) for c in bare[:3]) + (f" and {len(bare) - 3} more" if len(bare) > 3 else "")
+    lacking = [*bare, *(c for c in diff.comparisons if _other_input(c, policy))]
+    if (required or policy.require_baseline) and lacking:
+        rows = _some([_row(c) for c in lacking])
         yield _Reason(Exit.NO_ANSWER, f"a required baseline is missing: {rows}")
     if diff.compared:
         return
@@ -185,7 +223,9 @@ def _headline(diff: Diff, code: Exit, failed: list[CanaryOutcome]) -> str:
         lost = any(c.verdict is Verdict.DETERMINISM_LOST and c.gated for c in diff.comparisons)
         return f"{'determinism lost' if lost else 'accuracy outside'}: {rows}; {compared}"
     if code is Exit.CHANGED:
-        return f"bits changed: {rows}; {compared}"
+        gated = [c for c in diff.comparisons if c.gated]
+        edits = bool(gated) and all(c.verdict in _MOVED and new_history(c) for c in gated)
+        return f"{'source changed and bits with it' if edits else 'bits changed'}: {rows}; {compared}"
     if code is Exit.NO_ANSWER:
         return f"no answer: {rows}; {compared}"
     if not diff.compared:
@@ -203,9 +243,23 @@ def _notes(diff: Diff, policy: Policy, today: date) -> tuple[str, ...]:
         if c.attribution is not None and Alarm.CODE_SAME_BITS_CHANGED in c.attribution.alarms
     ]
     notes += [f"code the same, bits changed: {_row(c)}" for c in loud]
+    notes += _new_histories(diff.comparisons)
     notes += [f"canary {c.name}: {c.sentence}" for c in diff.canaries if not c.ok and not c.fatal]
     notes += _skipped(diff.candidate)
     return tuple(dict.fromkeys([*notes, *_unmet(policy, diff, today)]))
+
+
+def _new_histories(comparisons: Iterable[Comparison]) -> list[str]:
+    """One note a changed file or input, with the rows that it moved."""
+    rows: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        if (text := new_history(comparison)) and comparison.verdict is not Verdict.SAME:
+            rows.setdefault(text, []).append(_row(comparison))
+    return [f"{text}: {_some(found)}" for text, found in rows.items()]
+
+
+def _some(rows: list[str]) -> str:
+    return ", ".join(rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
 
 
 def _skipped(run: Run) -> list[str]:

@@ -15,7 +15,21 @@ from typing import Any
 from reprodb import tomltext
 from reprodb.bits import from_hex
 from reprodb.digest import content_key, run_hash
-from reprodb.domain import Accuracy, Lane, Output, Pairs, Pattern, Result, Run, Scope, Status, scope_of
+from reprodb.domain import (
+    Accuracy,
+    Case,
+    Determinism,
+    Kernel,
+    Lane,
+    Output,
+    Pairs,
+    Pattern,
+    Result,
+    Run,
+    Scope,
+    Status,
+    scope_of,
+)
 from reprodb.errors import UsageError
 
 FILE_NAME = "reprodb.lock"
@@ -105,6 +119,33 @@ class Blessing:
             error="",
             notes=(),
             id=None,
+        )
+
+    def row(self) -> Result:
+        """The blessed row as far as the ledger alone knows it: its names, and no bits to look at."""
+        scope = self.scope
+        case = Case(scope.case, 0, (), ())
+        kernel = Kernel(
+            name=scope.kernel,
+            source="",
+            operation="",
+            determinism=Determinism.RUN_TO_RUN,
+            accumulator="",
+            defines=(),
+            shape_defines=(),
+            stages=(),
+            cases=(case,),
+        )
+        return Result(
+            kernel=kernel,
+            case=case,
+            profile=scope.profile,
+            arch=scope.arch,
+            lane=scope.lane,
+            status=Status.OK,
+            repetitions=0,
+            input_digest=self.input,
+            condition=scope.condition,
         )
 
 

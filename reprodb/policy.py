@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,13 @@ GATEABLE = (
 )
 DEFAULT_VERDICTS = GATEABLE[:4]
 FILE_NAME = "reprodb.toml"
+
+
+class NewHistory(StrEnum):
+    """What happens to bits that moved with the kernel's source."""
+
+    GATE = "gate"  # until they are blessed
+    ACCEPT = "accept"  # they are said, and the reference from then on
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,7 @@ class Policy:
     verdicts: tuple[Verdict, ...] = DEFAULT_VERDICTS
     accuracy: bool = True  # accuracy outside its tolerance gates
     require_baseline: bool = False
+    new_history: NewHistory = NewHistory.GATE
     profiles: tuple[str, ...] = ()  # profiles that must have run
     rel_tol: float | None = None  # instead of the cases' own tolerances
     overrides: tuple[Override, ...] = ()
@@ -114,6 +123,7 @@ class Policy:
             f"verdicts = {tomltext.strings(v.value for v in self.verdicts)}",
             f"accuracy = {tomltext.boolean(self.accuracy)}",
             f"require_baseline = {tomltext.boolean(self.require_baseline)}",
+            f"new_history = {tomltext.string(self.new_history)}",
             f"profiles = {tomltext.strings(self.profiles)}",
         ]
         if self.rel_tol is not None:
@@ -216,6 +226,13 @@ class _Table:
             raise self.wrong(f"{key} = {word!r}", ", ".join(allowed), _nearest(str(word), allowed))
         return Moved(str(word))
 
+    def new_history(self, key: str) -> NewHistory:
+        word = self.table.get(key, NewHistory.GATE)
+        allowed = tuple(n.value for n in NewHistory)
+        if word not in allowed:
+            raise self.wrong(f"{key} = {word!r}", ", ".join(allowed), _nearest(str(word), allowed))
+        return NewHistory(word)
+
     def day(self, key: str) -> date | None:
         value = self.table.get(key)
         if isinstance(value, str):
@@ -252,7 +269,7 @@ def parse_policy(text: str, source: str = FILE_NAME) -> Policy:
         source,
         "[gate]",
         data.get("gate", {}),
-        ("verdicts", "accuracy", "require_baseline", "profiles", "rel_tol"),
+        ("verdicts", "accuracy", "require_baseline", "new_history", "profiles", "rel_tol"),
     )
     overrides = []
     for where, raw in _tables(source, data, "kernel"):
@@ -285,6 +302,7 @@ def parse_policy(text: str, source: str = FILE_NAME) -> Policy:
         verdicts=DEFAULT_VERDICTS if verdicts is None else verdicts,
         accuracy=gate.boolean("accuracy", True),
         require_baseline=gate.boolean("require_baseline", False),
+        new_history=gate.new_history("new_history"),
         profiles=gate.strings("profiles"),
         rel_tol=gate.tolerance("rel_tol"),
         overrides=tuple(overrides),

@@ -94,7 +94,8 @@ def test_a_change_of_source_moved_the_order_where_the_manifests_say_so(
     assert found.moved == (moved,)
     assert found.first_layer == "source"
     assert detail(found, Cause.SOURCE) == "_lib/sum_squares.cu"
-    assert "a new history starts: another source" in found.notes
+    assert found.new_history == "new history: source changed (_lib/sum_squares.cu)"
+    assert found.new_history in found.notes
     # A probed order decides over the manifests' words.
     probed = attribute(row, make_run(1), make_run(2), fingerprints=("f1", "f2")).attribution
     assert probed is not None

@@ -34,7 +34,7 @@ def test_renderers_import_without_a_database_or_a_gpu(module: str) -> None:
 
 def test_imports_never_run_backwards() -> None:
     """Each step of the straight line imports only what stands before it (docs/architecture.md)."""
-    line = ["suite", "build", "campaign", "store", "compare", "attribute", "gate", "render"]
+    line = ["suite", "build", "campaign", "store", "attribute", "compare", "gate", "render"]
     for position, step in enumerate(line):
         later = {f"reprodb.{name}" for name in line[position + 1 :]}
         check = f"found = sorted(m for m in sys.modules if m in {later!r})\nassert not found, found"

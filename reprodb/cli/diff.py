@@ -73,7 +73,7 @@ def _judged(
     ledger: Path | None,
     across: frozenset[str],
 ) -> Diff:
-    from reprodb.cli.judging import ledger_at, load_references, policy_at
+    from reprodb.cli.judging import earlier_results, ledger_at, load_references, policy_at
     from reprodb.review import review_night, review_runs
 
     now = datetime.now(UTC)
@@ -93,8 +93,18 @@ def _judged(
                 allowed="`baseline` alone: each row has its own reference",
                 remedy=f"reprodb diff baseline {candidate}",
             )
-        references = load_references(store, new.run, new.results, ledger_at(ledger), now)
-        return review_night(new, references, store.pattern, rules, now=now, across=across)
+        blessings = ledger_at(ledger)
+        references = load_references(store, new.run, new.results, blessings, now, before=new.run.id)
+        return review_night(
+            new,
+            references,
+            store.pattern,
+            rules,
+            now=now,
+            across=across,
+            earlier=earlier_results(store, new.run),
+            ledger=blessings,
+        )
     return review_runs(
         _side(store, left),
         new,
@@ -104,6 +114,7 @@ def _judged(
         by_profile=not (left.profile and right.profile),
         by_kernel=not (left.kernel and right.kernel),
         across=across,
+        earlier=earlier_results(store, new.run),
     )
 
 

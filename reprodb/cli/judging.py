@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +13,18 @@ import typer
 from reprodb.errors import StoreError
 
 if TYPE_CHECKING:
-    from reprodb.domain import Result, Run
+    from reprodb.compare import Earlier
+    from reprodb.domain import Result, Run, Scope
     from reprodb.findings import Diff
-    from reprodb.ledger import Ledger
+    from reprodb.ledger import Blessing, Ledger
     from reprodb.matrix import References
     from reprodb.policy import Policy
     from reprodb.store.store import Store
 
 POLICY_FILE = Path("reprodb.toml")
 LEDGER_FILE = Path("reprodb.lock")
+# Results of a row that are pooled at most, this run's aside.
+POOLED_RESULTS = 40
 
 
 def policy_at(path: Path | None) -> Policy:
@@ -48,8 +51,9 @@ def load_references(
     now: datetime,
     *,
     everything: bool = False,
+    before: int | None = None,
 ) -> References:
-    """Each row's reference, from the ledger and from what was accepted before this run.
+    """Each row's reference, from the ledger and from what was accepted before the run numbered `before`.
 
     With `everything` also the references of rows that the run does not have.
     """
@@ -60,10 +64,95 @@ def load_references(
     scopes = [scope_of(run, row) for row in rows]
     if everything:
         scopes += [scope for scope in store.scopes(run) if scope not in set(scopes)]
-    found = store.references(scopes, before=run.id, blessed=False)
-    runs = {reference.run_id: store.run(reference.run_id) for reference in found.values()}
+    found = store.references(scopes, before=before, blessed=False)
+    runs = {number: store.run(number) for number in {reference.run_id for reference in found.values()}}
     accepted = {scope: (reference.result, runs[reference.run_id]) for scope, reference in found.items()}
-    return references_of(run, rows, accepted, ledger, now)
+    step_back(store, accepted, ledger, now)
+    here = blessed_here(store, accepted, ledger, now)
+    references = references_of(run, rows, accepted, ledger, now, here)
+    if everything:
+        return references
+    asked = {row.row for row in rows}
+    return {row: reference for row, reference in references.items() if row in asked}
+
+
+def step_back(store: Store, accepted: dict[Scope, tuple[Result, Run]], ledger: Ledger, now: datetime) -> None:
+    """Take out of `accepted` what counted only by a blessing that has ended, in place.
+
+    Such a scope goes back to what was accepted before the blessed run, or, where that run is not known here,
+    to the last result with other bits or from before the blessing.
+    """
+    for scope, blessings in ledger.ended(now).items():
+        for blessing in blessings:
+            blessed_run = run_of(store, blessing)
+            since = blessed_run.started_at if blessed_run else blessing.when
+            while scope in accepted and blessing.holds(accepted[scope][0]):
+                run = accepted[scope][1]
+                if run.started_at < since:
+                    break
+                before = blessed_run or run
+                earlier = store.references([scope], before=before.id, blessed=False).get(scope)
+                if earlier is None:
+                    del accepted[scope]
+                else:
+                    accepted[scope] = (earlier.result, store.run(earlier.run_id))
+                if blessed_run:
+                    break
+
+
+def blessed_here(
+    store: Store, accepted: Mapping[Scope, tuple[Result, Run]], ledger: Ledger, now: datetime
+) -> dict[str, tuple[Result, Run]]:
+    """The blessed results that this database has, by the blessing's id, where the accepted one is another."""
+    from reprodb.domain import scope_of
+
+    found = {}
+    for scope, blessing in ledger.active(now).items():
+        if scope in accepted and blessing.holds(accepted[scope][0]):
+            continue
+        run = run_of(store, blessing)
+        if run is not None and run.id is not None:
+            rows = store.results(run.id, profile=scope.profile, kernel=scope.kernel)
+            for row in rows:
+                if scope_of(run, row) == scope and blessing.holds(row):
+                    found[blessing.id] = (row, run)
+    return found
+
+
+def run_of(store: Store, blessing: Blessing) -> Run | None:
+    """The run of a blessing, None where this database does not have it."""
+    from reprodb.errors import UsageError
+
+    try:
+        number = store.resolve(blessing.run).run_id
+    except UsageError:
+        return None
+    run = store.run(number) if number is not None else None
+    return run if run is not None and run.uid == blessing.run else None
+
+
+def earlier_results(store: Store, run: Run) -> Earlier:
+    """What other runs recorded in the scope of a row, newest first: on a GPU, where they can be counted."""
+    from reprodb.domain import Lane, scope_of
+
+    def earlier(result: Result) -> tuple[tuple[Run, Result], ...]:
+        if run.lane is not Lane.MEASURED:
+            return ()
+        scope = scope_of(run, result)
+        rows = store.history(
+            result.kernel.name,
+            case=result.case.name,
+            profile=result.profile,
+            suite=run.suite,
+            limit=POOLED_RESULTS,
+        )
+        return tuple(
+            (other, row)
+            for other, row in rows
+            if other.uid != run.uid and other.started_at <= run.started_at and scope_of(other, row) == scope
+        )
+
+    return earlier
 
 
 def show_diff(diff: Diff, *, as_json: bool, quiet: bool) -> None:

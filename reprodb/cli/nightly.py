@@ -133,14 +133,14 @@ def judge_night(
     `everything` says that the run covers the whole suite: a reference whose kernel or case is gone is then
     `missing`.
     """
-    from reprodb.cli.judging import load_references
+    from reprodb.cli.judging import earlier_results, load_references
     from reprodb.compare import Side
     from reprodb.review import acceptable, review_night
 
     run, results = recorded.run, recorded.results
     run_id = run.id
     assert run_id is not None  # noqa: S101 -- it is recorded
-    references = load_references(database, run, results, ledger, now, everything=everything)
+    references = load_references(database, run, results, ledger, now, everything=everything, before=run_id)
     built = {(result.profile, result.arch, result.condition) for result in results}
     diff = review_night(
         Side(run, results),
@@ -149,9 +149,11 @@ def judge_night(
         policy,
         now=now,
         planned=lambda row: everything and row[2:] in built,
+        earlier=earlier_results(database, run),
+        ledger=ledger,
     )
     if not any(c.fatal and not c.ok for c in run.canaries):
-        database.accept(acceptable(diff.comparisons))
+        database.accept(acceptable(diff.comparisons, policy))
     database.finish(run_id, diff.exit_code, now)
     return diff
 

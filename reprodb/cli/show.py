@@ -167,15 +167,24 @@ def _night(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff |
     """The diff of a nightly with the references that it met; None for a run that compared nothing."""
     if run.kind != "nightly":
         return None
-    from reprodb.cli.judging import ledger_at, load_references
+    from reprodb.cli.judging import earlier_results, ledger_at, load_references
     from reprodb.compare import Side
     from reprodb.policy import parse_policy
     from reprodb.review import review_night
 
     then = run.finished_at or run.started_at
     policy = parse_policy(run.policy, f"the policy of run {run.id}")
-    references = load_references(store, run, results, ledger_at(None), then)
-    return review_night(Side(run, results), references, store.pattern, policy, now=then)
+    ledger = ledger_at(None)
+    references = load_references(store, run, results, ledger, then, before=run.id)
+    return review_night(
+        Side(run, results),
+        references,
+        store.pattern,
+        policy,
+        now=then,
+        earlier=earlier_results(store, run),
+        ledger=ledger,
+    )
 
 
 def past_of(store: "Store", run: "Run") -> "Past":
