@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -412,7 +414,14 @@ class Store:
         self._known.forget()
         self._seen = Seen()
         self._begun.clear()
+        if pruned.runs and self.location.path is not None:
+            self._shrink()
         return pruned
+
+    def _shrink(self) -> None:
+        """Gives the space of dropped rows back to the disk, where no other process is writing just then."""
+        with self._engine.connect() as connection, suppress(sqlite3.OperationalError):
+            connection.connection.cursor().execute("VACUUM")  # which no transaction may hold
 
     # --- Finding runs --------------------------------------------------------------------------
 

@@ -109,6 +109,23 @@ def test_export_and_import(made: Path, tmp_path: Path, run: Call) -> None:
     assert done.stderr.startswith("reprodb: bundle bad.reprodb is not a bundle, or truncated\n")
 
 
+def test_the_documented_query_and_tables(made: Path) -> None:
+    """docs/database.md: its SQL runs and finds the bits, and it names every table."""
+    from reprodb.store.tables import Base
+
+    page = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
+    for table in Base.metadata.sorted_tables:
+        assert f"`{table.name}`" in page
+    query = (
+        page.partition("```sql\n")[2]
+        .partition("```")[0]
+        .replace("(SELECT id FROM runs ORDER BY position DESC LIMIT 1)", "3")
+    )
+    with closing(sqlite3.connect(made)) as connection:
+        rows = connection.execute(query).fetchall()
+    assert rows == [("sum_squares_tree", "default", "total", "0x4b25426d", "8189389FE1BC0A65")]
+
+
 def test_credentials_stay_out_of_what_is_printed(run: Call) -> None:
     for command in (
         ("db", "check"),

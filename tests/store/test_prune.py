@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
@@ -96,6 +98,19 @@ def test_each_suite_keeps_its_newest_and_age_protects(database: str) -> None:
         }
         assert len(pruned.runs) == 2
         assert store.prune(keep_runs=1).results == 8
+
+
+def test_a_file_shrinks(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with open_store(str(path), write=True) as store:
+        run_id = store.begin(new_run(1))
+        noise = random.Random(1).randbytes(3_000_000)
+        store.record(run_id, make_result(outputs=(make_output([noise], dtype="uint8"),)))
+        night(store, 2)
+    assert path.stat().st_size > 3_000_000
+    with open_store(str(path), write=True) as store:
+        store.prune(keep_runs=1)
+    assert path.stat().st_size < 500_000
 
 
 def test_keeping_nothing_is_refused(database: str) -> None:
