@@ -12,7 +12,7 @@ from reprodb.render import bitcells, charts
 from reprodb.render.sidebyside import SideBySide, side_by_side
 from reprodb.render.sources import CodeTexts, Sources
 from reprodb.render.spectra import own_histogram
-from reprodb.render.text import full_stop, lines, ranges
+from reprodb.render.text import lines, ranges, sentence
 from reprodb.render.timeline import Moment
 from reprodb.render.words import VERDICTS, Step, Word, bits_of, hash_of, observed, profiles_of, reference_of
 
@@ -81,6 +81,7 @@ class FunctionView:
 class CodeView:
     above: str = ""  # the anchor of the finding that shows the same two artifacts
     functions: tuple[FunctionView, ...] = ()
+    others: tuple[str, ...] = ()  # functions of other kernels in the same source that differ too
     sentence: str = ""
     texts: tuple[tuple[str, SideBySide], ...] = ()
     left_out: str = ""
@@ -100,6 +101,7 @@ class Finding:
     deltas: tuple[DeltaView, ...]
     chart: charts.Histogram | None
     chart_title: str
+    chart_names: tuple[str, str] | None  # of the sides above and below the axis
     repetitions: MapView | None
     strip: tuple[Moment, ...]  # of this row over the runs, oldest first
     code: CodeView | None
@@ -109,7 +111,7 @@ class Finding:
 
 
 def _side_rows(c: Comparison) -> tuple[SideRow, ...]:
-    sides = (c.baseline, c.candidate)
+    sides, guaranteed = (c.baseline, c.candidate), c.either.kernel.determinism.guaranteed
     equal_reps = c.baseline is not None and c.candidate is not None
     equal_reps = equal_reps and c.baseline.repetitions == c.candidate.repetitions  # type: ignore[union-attr]
 
@@ -126,9 +128,9 @@ def _side_rows(c: Comparison) -> tuple[SideRow, ...]:
     rows = [
         row("profile", lambda r: r.profile),
         row("toolchain", toolchain),
-        row("result bits", bits_of, True),
+        row("result bits", bits_of, True, guaranteed),
         row("patterns", observed),
-        row("run hash", hash_of, True, equal_reps),
+        row("run hash", hash_of, True, equal_reps and guaranteed),
         row("largest relative error", error),
     ]
     if any(s is not None and s.origin is CodeOrigin.JIT for s in sides):
@@ -196,17 +198,21 @@ class CodeShelf:
         if pair in self._seen:
             return CodeView(above=self._seen[pair])
         self._seen[pair] = anchor
-        functions = []
+        functions, others = [], []
+        entries = {stage.entry for stage in c.either.kernel.stages}
         for delta in code_delta(old.code, new.code):
+            if not _of_kernel(delta.function, entries):
+                others.append(delta.function)
+                continue
             rows = delta.sass or delta.ptx
             kind = "SASS" if delta.sass else "PTX"
             functions.append(FunctionView(delta, kind, rows[:OPCODE_ROWS], max(0, len(rows) - OPCODE_ROWS)))
         texts, left_out = self._side_by_side(pair)
         if (old.code.ptx, old.code.sass) == (new.code.ptx, new.code.sass):
-            sentence = "The generated code is the same."
+            told = "The generated code is the same."
         else:
-            sentence = "The code differs; its opcode counts are equal."
-        return CodeView("", tuple(functions), sentence, texts, left_out)
+            told = "The code differs; its opcode counts are equal."
+        return CodeView("", tuple(functions), tuple(others), told, texts, left_out)
 
     def _side_by_side(self, pair: tuple[str, str]) -> tuple[tuple[tuple[str, SideBySide], ...], str]:
         if self._texts is None or pair[0] == pair[1]:
@@ -224,6 +230,11 @@ class CodeShelf:
                 shown.append((name, found))
                 self._left -= sum(len(r.before) + len(r.after) + 60 for r in found.rows)
         return tuple(shown), ""
+
+
+def _of_kernel(function: str, entries: set[str]) -> bool:
+    """Whether a function is one of the kernel's stages; a mangled name holds the entry's with its length."""
+    return any(function == entry or f"{len(entry)}{entry}" in function for entry in entries)
 
 
 def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, sources: Sources) -> Finding:
@@ -246,25 +257,34 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, so
         word,
         profiles_of(c),
         " · ".join(part for part in parts if part),
-        told.sentence if told and told.sentence else word.meaning,
+        sentence(told.sentence) if told and told.sentence else word.meaning,
         tuple(m.value for m in told.moved) if told else (),
         tuple(alarm.value.capitalize() + "." for alarm in told.alarms) if told else (),
         _side_rows(c),
-        tuple(delta_view(d, _dtype_of(either)) for d in _by_role(c.outputs)),
-        own_histogram(broken, sources.fetch),
-        f"Patterns of {c.kernel} in the candidate",
+        tuple(delta_view(d, _dtype_of(either)) for d in _by_role(_judged(c))),
+        charts.histogram(c.churn.baseline, c.churn.candidate)
+        if c.churn
+        else own_histogram(broken, sources.fetch),
+        f"Patterns of {c.kernel}",
+        ("Baseline", "Candidate") if c.churn else None,
         _odd_repetitions(broken),
         strip(sources.past(either)) if sources.past else (),
         shelf.view(c, anchor) if c.verdict is not Verdict.MISSING else None,
         lines(failing.error or (failing.build.log if failing.build else "")) if failing else (),
         _next_steps(c, word, candidate_run),
-        tuple(full_stop(note[0].upper() + note[1:]) for note in notes if note),
+        tuple(sentence(note) for note in notes if note),
     )
 
 
 def strip(moments: Sequence[Moment]) -> tuple[Moment, ...]:
     """The newest moments that a strip has room for, oldest first."""
     return tuple(reversed(moments[:STRIP]))
+
+
+def _judged(c: Comparison) -> tuple[OutputDelta, ...]:
+    """The deltas to open up: where a result churns, its histogram says more than one pattern would."""
+    free = {o.name for o in c.either.outputs if not o.determinism.guaranteed} if c.churn else set()
+    return tuple(d for d in c.outputs if d.name not in free)
 
 
 def _by_role(deltas: Iterable[OutputDelta]) -> tuple[OutputDelta, ...]:

@@ -68,19 +68,26 @@ def table(rows: Iterable[MatrixRow]) -> Table:
     ordered = sorted(rows, key=lambda r: (r.kernel, r.case))
     names = {p for row in ordered for g in row.groups for p in g.profiles}
     names |= {profile for row in ordered for profile, _ in row.no_result}
-    profiles = tuple(sorted(names, key=lambda p: (p != "default", p)))
+    profiles = tuple(sorted(names, key=_place))
     inert: dict[tuple[str, ...], list[str]] = {}
     for row in ordered:
         for group in row.inert:
-            inert.setdefault(group, []).append(row.kernel)
+            inert.setdefault(tuple(sorted(group, key=_place)), []).append(row.kernel)
     quiet = tuple(Inert(group, tuple(dict.fromkeys(kernels))) for group, kernels in sorted(inert.items()))
     return Table(profiles, tuple(_row(row, profiles) for row in ordered), quiet)
+
+
+def _place(profile: str) -> tuple[bool, str]:
+    """`default` first, the others by name."""
+    return (profile != "default", profile)
 
 
 def _row(row: MatrixRow, profiles: tuple[str, ...]) -> TableRow:
     legends = _legends(row) if row.guaranteed else ()
     label = {legend.group.profiles: legend.label for legend in legends}
-    code = {profile: n for n, group in enumerate(row.code_groups, 1) for profile in group}
+    # Numbered along the columns: the order in which results came says nothing.
+    ordered = sorted(row.code_groups, key=lambda group: min(map(_place, group)))
+    code = {profile: n for n, group in enumerate(ordered, 1) for profile in group}
     cells: dict[str, Cell] = {
         profile: Cell(profile, "∅", code.get(profile), 0, False, status) for profile, status in row.no_result
     }

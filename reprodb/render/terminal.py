@@ -45,6 +45,11 @@ PIPE_WIDTH = 1000
 _WHOLE = frozenset(
     {"profile matrix", "verdict", "kernel", "bits", "first bits", "run hash", "run", "started"}
 )
+_COUNTED = {
+    Verdict.NEW: "new, only the candidate has them",
+    Verdict.NO_BASELINE: "no baseline yet",
+    Verdict.SAME: "the same",
+}
 _STYLES = {"bad": "bold red", "warn": "yellow", "good": "green", "info": "cyan", "quiet": "dim"}
 
 
@@ -295,8 +300,9 @@ def _legends(row: matrix_.TableRow) -> tuple[str, ...]:
 def _comparisons(out: "Console", ordered: Sequence[Comparison]) -> None:
     quiet = [c for c in ordered if not flagged(c)]
     churns = [c for c in quiet if c.churn]
-    equal = sum(c.verdict is Verdict.SAME for c in quiet)
-    rows = [c for c in ordered if flagged(c) or not (c.churn or c.verdict is Verdict.SAME)]
+    # Rows that nothing is to be said of one by one: the matrix has their bits.
+    counted = {verdict: sum(c.verdict is verdict for c in quiet) for verdict in _COUNTED}
+    rows = [c for c in ordered if flagged(c) or not (c.churn or c.verdict in _COUNTED)]
     if rows and out.width < STACKED:
         for c in rows:
             _stacked_comparison(out, c)
@@ -318,8 +324,10 @@ def _comparisons(out: "Console", ordered: Sequence[Comparison]) -> None:
         _failure(out, c)
     for group in churn_groups(churns, opened=False):
         _line(out, f"~ {name(group.kernel)}, {group.summary} (arrival order, never gates)", "dim")
-    if equal:
-        _line(out, f"= {count(equal, 'row is', 'rows are')} the same", "green")
+    for verdict, n in counted.items():
+        if n:
+            word = VERDICTS[verdict]
+            _line(out, f"{word.mark} {count(n, 'row')}: {_COUNTED[verdict]}", _STYLES[word.tone])
 
 
 def _results(out: "Console", results: Sequence[Result]) -> None:

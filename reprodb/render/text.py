@@ -78,5 +78,10 @@ def ranges(indices: tuple[int, ...], limit: int = 512) -> str:
     return shown if len(runs) <= limit else f"{shown} … (+{len(runs) - limit:,} more)"
 
 
+def sentence(text: str) -> str:
+    """A phrase as a sentence: a capital first, a full stop last."""
+    return full_stop(text[:1].upper() + text[1:])
+
+
 def full_stop(text: str) -> str:
     return text if not text or text.endswith((".", "!", "?")) else text + "."

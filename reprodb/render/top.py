@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reprodb.domain import CanaryOutcome, Environment, Lane, Result, Run, Status
 from reprodb.findings import Diff
-from reprodb.render.text import count, joined, when
+from reprodb.render.text import count, joined, sentence, when
 from reprodb.render.words import (
     EXITS,
     VERDICTS,
@@ -108,7 +108,7 @@ def diff_top(diff: Diff) -> Top:
         worst.tone,
         headline(diff),
         tuple((VERDICTS[verdict], n) for verdict, n in counts),
-        diff.reasons,
+        tuple(sentence(reason) for reason in diff.reasons),
         (
             _compared_with(diff),
             environment_fact(run),

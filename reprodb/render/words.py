@@ -7,7 +7,7 @@ from reprodb.digest import hex64
 from reprodb.domain import Accuracy, Lane, Result, Run, Status
 from reprodb.errors import Exit
 from reprodb.findings import Comparison, Diff, Verdict
-from reprodb.render.text import count
+from reprodb.render.text import count, sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def patterns(result: Result) -> int:
 
 def headline(diff: Diff) -> str:
     """The verdict in words: the gate's own, else what the exit code means."""
-    return diff.headline or EXITS.get(diff.exit_code, f"exit {diff.exit_code}").capitalize()
+    return sentence(diff.headline or EXITS.get(diff.exit_code, f"exit {diff.exit_code}"))
 
 
 def worst_word(diff: Diff) -> Word:
@@ -158,7 +158,8 @@ def worst_word(diff: Diff) -> Word:
         ordered = worst_first(diff.comparisons)
         gravest = VERDICTS[ordered[0].verdict] if ordered and ordered[0].gated else None
         return Word(gravest.mark if gravest else "!", "bad", "", "")
-    shown = [c.verdict for c in diff.comparisons if c.verdict in FLAGGED]
+    open_ = FLAGGED if diff.compared else FLAGGED | {Verdict.NO_BASELINE, Verdict.NEW}
+    shown = [c.verdict for c in diff.comparisons if c.verdict in open_]
     return VERDICTS[min(shown, key=list(VERDICTS).index)] if shown else VERDICTS[Verdict.SAME]
 
 
@@ -179,9 +180,12 @@ def unanswered(diff: Diff) -> tuple[Step, ...]:
     blind = tuple(
         Step(f"{count(n, 'row')}, {VERDICTS[verdict].label}. {VERDICTS[verdict].meaning}")
         for verdict, n in tally(diff.comparisons)
-        if verdict in (Verdict.NO_RESULT, Verdict.NOT_COMPARABLE, Verdict.NO_BASELINE)
+        if verdict in (Verdict.NO_RESULT, Verdict.NOT_COMPARABLE)
     )
-    return (*blind, *(Step(note) for note in diff.notes), *skips(diff.candidate))
+    # The gate notes skipped profiles too; here each comes with its remedy.
+    skipped = [f"profile {s.profile} skipped: {s.reason}" for s in diff.candidate.skipped]
+    notes = tuple(Step(sentence(note)) for note in diff.notes if note not in skipped)
+    return (*blind, *notes, *skips(diff.candidate))
 
 
 # --- Words for values --------------------------------------------------------------------------

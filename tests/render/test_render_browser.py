@@ -25,6 +25,8 @@ ARGUMENTS = (
     "--disable-sync",
 )
 NAMES = ("quiet", "contraction", "eventful", "alone", "hostile", "history", "index", "claim")
+# Between them these show every tone; contrast in the dark is looked at on them.
+DARK = ("eventful", "history", "claim")
 
 
 def chromium() -> str:
@@ -91,8 +93,9 @@ def test_no_errors_and_no_faults(browser: Any, folder: Path, name: str) -> None:
     page.goto((folder / f"{name}.html").as_uri())
     page.evaluate(OPEN_ALL)
     assert faults(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert faults(page, "color-contrast") == []
+    if name in DARK:
+        page.emulate_media(color_scheme="dark")
+        assert faults(page, "color-contrast") == []
     assert said == []
     assert [url for url in asked if not url.startswith("file:")] == []
     context.close()

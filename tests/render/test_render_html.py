@@ -165,6 +165,34 @@ def test_the_page_of_lost_determinism_says_what_to_do() -> None:
     assert text.index("determinism lost gates") < text.index("changed gates") < text.index("does not gate")
 
 
+def test_a_latent_arrival_order_kernel_shows_patterns_and_its_own_functions() -> None:
+    """A witness moved beside a churning result: a histogram, no single pattern, no other kernel's counts."""
+    row, churning = samples.latent(), samples.churn()
+    sides = []
+    for side, found in ((churning.baseline, row.baseline), (churning.candidate, row.candidate)):
+        assert side is not None
+        assert found is not None
+        assert found.build is not None
+        assert found.build.code is not None
+        counts = (*found.build.code.counts, replace(found.build.code.counts[0], function="other"))
+        build = replace(found.build, code=replace(found.build.code, counts=counts))
+        sides.append(replace(side, build=build))
+    value = replace(row, kernel="a", baseline=sides[0], candidate=sides[1], churn=churning.churn)
+    text = Outline(html.diff(Diff(None, samples.run(), (value,)))).text
+    assert "Baseline, above" in text
+    assert "Result total" not in text
+    assert "In the same source, of other kernels, these differ too: other." in text
+
+
+def test_a_first_night_has_no_mark_of_sameness() -> None:
+    """Nothing was compared: the mark is that of a missing baseline."""
+    row = next(c for c in samples.eventful().comparisons if c.baseline is None)
+    page = html.diff(Diff(None, samples.run(), (row,), headline="first night"))
+    (heading,) = re.findall(r"<h1.*?</h1>", page)
+    assert "○" in heading
+    assert "First night." in heading
+
+
 def test_the_compiler_s_words_are_there() -> None:
     assert "identifier &#34;partialz&#34; is undefined" in PAGES["eventful"]
 

@@ -39,7 +39,7 @@ def test_the_verdict_comes_first_then_the_lane_then_the_matrix_then_rows() -> No
         "! determinism lost",
         "≠ changed",
         "≃ latent",
-        "1 row is the same",
+        "= 1 row: the same",
     ]
     places = [text.index(words) for words in order]
     assert places == sorted(places)

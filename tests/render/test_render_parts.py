@@ -110,6 +110,19 @@ def test_matrix_letters() -> None:
     assert found.inert[0].kernels == ("sum_squares_tree",)
 
 
+def test_the_matrix_does_not_depend_on_the_order_of_results() -> None:
+    (row,) = [r for r in samples.matrix() if r.guaranteed]
+    turned = replace(
+        row,
+        code_groups=tuple(group[::-1] for group in row.code_groups[::-1]),
+        inert=tuple(group[::-1] for group in row.inert),
+        groups=row.groups[::-1],
+    )
+    before, after = matrix.table([row]), matrix.table([turned])
+    assert before.rows[0].cells == after.rows[0].cells
+    assert before.inert == after.inert
+
+
 def test_matrix_shows_other_bits_and_failures() -> None:
     groups = (
         MatrixGroup(("b",), "0x2", "0x2", "", 1, False),
