@@ -268,6 +268,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "effects": [_layer(layer) for layer in a.effects],
         "alarms": [alarm.value for alarm in a.alarms],
         "notes": list(a.notes),
+        "new_history": a.new_history,
     }
 
 
