@@ -55,9 +55,12 @@ class Bundle:
         try:
             self._zip = self._open_zip()
             self._verify()
-        except ReprodbError:
+        except StoreError:
             self._open.close()
             raise
+        except ReprodbError as error:  # a label that nobody may give here either
+            self._open.close()
+            raise self._bad(f"is refused: {error.problem}") from None
         except _HARMLESS as error:
             self._open.close()
             raise self._bad(f"cannot be read: {type(error).__name__}: {error}"[:300]) from None
