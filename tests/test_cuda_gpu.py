@@ -1,9 +1,5 @@
 """What only a GPU can show: the published bits, failures that must not look like results, and speed."""
 
-import statistics
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +16,6 @@ from reprodb.executors.base import DeviceError, ExecutorOptions, output_of
 from reprodb.executors.choice import resolve_device
 from reprodb.executors.cuda import CudaExecutor
 from reprodb.executors.pool import Limits, Pool
-from reprodb.executors.slots import Batch
 from reprodb.executors.task import Outcome, Task
 from reprodb.suite import bundled_suite, load_suite
 from reprodb.toolchains import catalog
@@ -225,43 +220,3 @@ def one_thread(kernel: Kernel) -> Stage:
 
 
 # --- Speed -------------------------------------------------------------------------------------
-
-
-def test_100_repetitions_take_at_most_half_as_long_again_as_a_bare_graph(
-    executor: CudaExecutor, folder: Path
-) -> None:
-    suite = load_suite(bundled_suite())
-    kernel = kernel_of(suite, "sum_squares_tree")
-    artifact, case = built(suite, kernel.name, folder), kernel.cases[0]
-    ours = statistics.median(executor.execute(artifact, kernel, case, 100).seconds for _ in range(30))
-    with bare_graph(executor, artifact, kernel) as launch:
-        bare = statistics.median(launch() for _ in range(30))
-    print(f"100 repetitions: {ours * 1e3:.3f} ms, bare graph {bare * 1e3:.3f} ms, ratio {ours / bare:.2f}")  # noqa: T201
-    assert ours < 1.5 * bare
-
-
-@contextmanager
-def bare_graph(executor: CudaExecutor, artifact: Artifact, kernel: Kernel) -> Iterator[Callable[[], float]]:
-    """One CUDA graph of the 100 repetitions' launches and nothing else; each call replays it, in seconds."""
-    runtime, driver, stream = executor._runtime, executor._driver, executor._stream
-    case = kernel.cases[0]
-    module = driver.moduleLoadData(artifact.cubin)
-    batch = Batch.of(case, 100, {wanted.name: executor._resident(wanted, case) for wanted in case.inputs})
-    batch = replace(batch, base=runtime.malloc(batch.nbytes))
-    stages = [(s, driver.moduleGetFunction(module, s.entry), batch.arguments(s)) for s in kernel.stages]
-    runtime.streamBeginCapture(stream, 1)
-    for slot in range(100):
-        for stage, function, arguments in stages:
-            shape = (*stage.grid, *stage.block, stage.shared, stream)
-            driver.launchKernel(function, *shape, arguments.address + slot * arguments.step, 0)
-    graph = runtime.graphInstantiate(runtime.streamEndCapture(stream))
-
-    def launch() -> float:
-        runtime.streamSynchronize(stream)
-        began = time.perf_counter()
-        runtime.graphLaunch(graph, stream)
-        runtime.streamSynchronize(stream)
-        return time.perf_counter() - began
-
-    yield launch
-    runtime.free(batch.base)

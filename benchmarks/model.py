@@ -1,0 +1,93 @@
+"""The model against NumPy doing the same sum in its own order: seconds a repetition, one core."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Row, Spread, pair, seconds
+from reprodb.artifacts import ArtifactStore
+from reprodb.build import build_all, request
+from reprodb.domain import Artifact, Case, Kernel
+from reprodb.executors.model.engine import ModelExecutor, run
+from reprodb.inputs import generate
+from reprodb.profiles import bundled_profiles, load_profiles
+from reprodb.suite import bundled_suite, load_suite, select_kernels
+from reprodb.toolchains import catalog
+
+REPETITIONS = 10
+LARGE = 1 << 26
+
+
+def tree(arch: str = "sm_90") -> tuple[Artifact, Kernel]:
+    """The two-pass tree of the bundled suite, compiled by the default profile or any other CUDA 13."""
+    suite = load_suite(bundled_suite())
+    (kernel,) = select_kernels(suite, ["sum_squares_tree"])
+    profiles = load_profiles(bundled_profiles())
+    found = catalog.find()
+    usable = [(p, t) for p in (profiles["default"], profiles["nvcc13"]) if (t := catalog.match(p, found))]
+    if not usable:
+        raise SystemExit("the benchmark needs a CUDA 13 compiler: pip install 'reprodb[nvrtc13]'")
+    wanted = request(suite, kernel, *usable[0], arch)
+    with tempfile.TemporaryDirectory() as folder:
+        (artifact,) = build_all([wanted], ArtifactStore(Path(folder)))
+    return artifact, kernel
+
+
+def sized(case: Case, n: int) -> Case:
+    """The case with its first `n` elements."""
+    return replace(case, n=n, inputs=tuple(replace(each, n=n) for each in case.inputs))
+
+
+def _one_size(artifact: Artifact, kernel: Kernel, case: Case, goal: float) -> Row:
+    import numpy as np
+
+    array = generate(case.inputs[0])
+    executor = ModelExecutor()
+    program = executor.program(kernel.name, artifact.ptx or "", kernel.stages, artifact)
+
+    def ours() -> object:
+        return run(program, case.buffers, {"x": array}, case.n, REPETITIONS, 0)
+
+    def numpy_sum() -> object:
+        for _ in range(REPETITIONS):
+            np.sum(array * array + np.float32(0.25))
+        return None
+
+    row = pair(f"tree, n = {case.n:,}", ours, "numpy x*x+0.25, sum", numpy_sum, lane="modelled")
+    return replace(row, ours=_each(row.ours), peer=_each(row.peer), goal=goal)
+
+
+def _each(spread: Spread) -> Spread:
+    return Spread(*(figure / REPETITIONS for figure in (spread.low, spread.median, spread.high)))
+
+
+def _lowering(artifact: Artifact, kernel: Kernel) -> Row:
+    """PTX to machine code of both stages, against NVRTC compiling the source of the same kernel."""
+
+    def lower() -> object:
+        return ModelExecutor().program(kernel.name, artifact.ptx or "", kernel.stages, artifact)
+
+    row = pair(
+        "lowering, a stage", lower, "the whole build of the kernel", _timed(tree), lane="modelled", rounds=5
+    )
+    stages = len(kernel.stages)
+    mine = Spread(*(figure / stages for figure in (row.ours.low, row.ours.median, row.ours.high)))
+    return replace(row, ours=mine, goal=0.2)
+
+
+def _timed(call: Callable[[], Any]) -> Callable[[], float]:
+    return lambda: seconds(call)
+
+
+def rows() -> list[Row]:
+    artifact, kernel = tree()
+    case = kernel.cases[0]
+    return [
+        _one_size(artifact, kernel, case, goal=0.005),
+        _one_size(artifact, kernel, sized(case, LARGE), goal=0.06),
+        _lowering(artifact, kernel),
+    ]
