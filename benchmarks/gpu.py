@@ -1,4 +1,4 @@
-"""On a GPU: 100 repetitions of the tree as reprodb runs them, against a bare CUDA graph of the same launches."""
+"""On a GPU: 100 repetitions of the tree by reprodb, against a bare CUDA graph of the same launches."""
 
 from __future__ import annotations
 

@@ -217,6 +217,3 @@ def test_global_variables_start_every_repetition_as_declared(
 
 def one_thread(kernel: Kernel) -> Stage:
     return replace(kernel.stages[0], block=(1, 1, 1))
-
-
-# --- Speed -------------------------------------------------------------------------------------
