@@ -59,9 +59,12 @@ def diff(
         if junit is not None:
             judging.write_junit(found, junit)
         if html is not None:
+            from reprodb.cli.show import past_of
             from reprodb.render.html import diff as page
+            from reprodb.site import write_whole
 
-            judging.write_text(html, page(found, store.pattern, store.code_texts))
+            past = past_of(store, found.candidate)
+            write_whole(html, page(found, store.pattern, store.code_texts, past))
     raise typer.Exit(found.exit_code)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from reprodb.errors import StoreError
+from reprodb.errors import ReprodbError, StoreError
 
 if TYPE_CHECKING:
     from reprodb.compare import Earlier
-    from reprodb.domain import Result, Run, Scope
+    from reprodb.domain import Kernel, Result, Run, Scope, Suite
     from reprodb.findings import Diff
     from reprodb.ledger import Blessing, Ledger
     from reprodb.matrix import References
@@ -169,12 +169,13 @@ def show_diff(diff: Diff, *, as_json: bool, quiet: bool) -> None:
 
 def write_junit(diff: Diff, path: Path) -> None:
     from reprodb.render import junit
+    from reprodb.site import write_whole
 
-    write_text(path, junit.diff(diff))
+    write_whole(path, junit.diff(diff))
 
 
-def write_github(diff: Diff, environ: os._Environ[str] = os.environ) -> None:
-    """Step summary and annotations, where GitHub runs the command."""
+def write_github(diff: Diff, suite: Suite | None = None, environ: Mapping[str, str] = os.environ) -> None:
+    """Step summary and annotations, where GitHub runs the command; on the kernel's line with its suite."""
     if environ.get("GITHUB_ACTIONS") != "true":
         return
     from reprodb.render import github
@@ -185,16 +186,28 @@ def write_github(diff: Diff, environ: os._Environ[str] = os.environ) -> None:
                 file.write(github.summary(diff))
         except OSError as error:
             raise StoreError(f"the step summary {summary} cannot be written: {error.strerror}") from None
-    for line in github.annotations(diff):
+    folder = ""
+    if suite is not None:
+        workspace = Path(environ.get("GITHUB_WORKSPACE", ".")).resolve()
+        root = suite.root.resolve()
+        folder = str(root.relative_to(workspace)) if root.is_relative_to(workspace) else ""
+    for line in github.annotations(diff, folder, _line_finder(suite)):
         typer.echo(line, err=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """A report's file, its folder made where it is missing."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror}", remedy="name another place with --out or --html"
-        ) from None
+def _line_finder(suite: Suite | None) -> Callable[[Kernel], int | None] | None:
+    """Finds the line of a kernel's first stage in its source, as the suite has it now."""
+    if suite is None:
+        return None
+
+    def line(kernel: Kernel) -> int | None:
+        from reprodb.render.github import entry_line
+        from reprodb.suite import source_files
+
+        try:
+            source = source_files(suite, kernel)[0]
+        except ReprodbError:  # the kernel has left the suite, or its source does not read
+            return None
+        return entry_line(source.text, kernel.stages[0].entry)
+
+    return line

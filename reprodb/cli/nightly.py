@@ -114,7 +114,7 @@ def nightly(
         judging.show_diff(diff, as_json=as_json, quiet=quiet)
         if junit is not None:
             judging.write_junit(diff, junit)
-        judging.write_github(diff)
+        judging.write_github(diff, recorded.suite)
         typer.echo(f"report: {page}", err=True)
     raise typer.Exit(diff.exit_code)
 
@@ -160,8 +160,9 @@ def judge_night(
 
 def write_report(database: Store, diff: Diff, recorded: RecordedRun, out: Path) -> Path:
     """The page of the run, in the folder for reports; returns its path."""
-    from reprodb.cli.judging import write_text
+    from reprodb.cli.show import past_of
     from reprodb.render.html import report
+    from reprodb.site import write_whole
 
     page = out / f"run-{recorded.run.id}.html"
     text = report(
@@ -171,6 +172,7 @@ def write_report(database: Store, diff: Diff, recorded: RecordedRun, out: Path) 
         matrix=diff.matrix,
         fetch=database.pattern,
         code_texts=database.code_texts,
+        past=past_of(database, diff.candidate),
     )
-    write_text(page, text)
+    write_whole(page, text)
     return page
