@@ -35,7 +35,7 @@ class Findings:
     """What a search found. Every list is in the order of the coordinates, the smaller sets first.
 
     `reproducing` are the smallest tried sets that give the candidate's bits; `smallest` says that every
-    smaller set was tried. `untried` counts the sets that the limit cut off, up to the size that was being looked at.
+    smaller set was tried. `untried` counts sets that the limit cut off, of the size that was being tried.
     """
 
     differs: bool  # the two ends have bits, and not the same
