@@ -18,6 +18,7 @@ def _register(app: typer.Typer) -> None:
         db,
         diff,
         doctor,
+        explain,
         kernels,
         nightly,
         profiles,
@@ -28,6 +29,7 @@ def _register(app: typer.Typer) -> None:
 
     nightly.register(app)
     diff.register(app)
+    explain.register(app)
     build.register(app)
     run.register(app)
     kernels.register(app)
