@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from math import gcd
 
 from reprodb.digest import content_key
 from reprodb.domain import Code, FunctionCounts
@@ -439,6 +440,34 @@ def contractions_undone(delta: CodeDelta) -> int | None:
             return None
         total += gained[product]
     return total or None
+
+
+def step_phrase(before: FunctionCounts, after: FunctionCounts) -> str | None:
+    """What the contraction of one element step lost or gained: `FFMA 1 fewer, FMUL and FADD 1 more each`.
+
+    The compiler lays a loop's step out several times; the number of copies is what divides both the loads
+    from global memory and the fused operations that came apart (or were fused). None where contraction did
+    not move, or the loads did.
+    """
+    delta = CodeDelta(before.function, _changed(before.sass, after.sass, _NUMERICS), ())
+    undone = contractions_undone(delta)
+    loads, loads_after = (
+        sum(n for name, n in counts.sass if name.split(".", 1)[0] == "LDG") for counts in (before, after)
+    )
+    if undone is None or loads != loads_after:
+        return None
+    copies = gcd(undone, loads)
+    by_change: dict[int, list[str]] = {}
+    for base in ("FFMA", "FMUL", "FADD", "DFMA", "DMUL", "DADD"):
+        change = sum(b - a for name, a, b in delta.sass if name.split(".", 1)[0] == base)
+        if change:
+            by_change.setdefault(change // copies, []).append(base)
+    parts = [
+        f"{' and '.join(names)} {abs(n)} {'more' if n > 0 else 'fewer'}{' each' * (len(names) > 1)}"
+        for n, names in by_change.items()
+    ]
+    laid_out = f", which is laid out {copies} times" if copies > 1 else ""
+    return f"per element step{laid_out}: {', '.join(parts)}"
 
 
 def delta_phrase(delta: CodeDelta, limit: int = 4) -> str:

@@ -267,6 +267,21 @@ class Ledger:
                 (active if end is None or now < end else ended).append(blessing)
         return active, ended
 
+    def states(self, now: datetime) -> tuple[tuple[Blessing, str], ...]:
+        """Blessings by scope and time: active, replaced (by a newer one), expired, withdrawn, retired."""
+        active = {b.id for b in self.active(now).values()}
+        found = []
+        for blessing in sorted(self.blessings, key=lambda b: (_scope_pairs(b.scope), b.when, b.id)):
+            withdrawn, end = self.withdrawal_of(blessing), self.ends(blessing)
+            if end is None or now < end:
+                state = "active" if blessing.id in active else "replaced"
+            elif withdrawn is not None and withdrawn.when == end:
+                state = "withdrawn"
+            else:
+                state = "expired" if blessing.expires == end else "retired"
+            found.append((blessing, state))
+        return tuple(found)
+
     def active(self, now: datetime) -> Mapping[Scope, Blessing]:
         """Each scope's newest blessing that counts at `now`: made by then, not expired, not withdrawn."""
         return {blessing.scope: blessing for blessing in self._counting(now)[0]}
@@ -385,17 +400,22 @@ class Ledger:
 
     def save(self, path: Path) -> None:
         """Write the file whole or not at all."""
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(self.text())
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_file(path, self.text().encode())
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put `data` in the place of a file in one step; raises OSError and leaves what was there."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 # --- Reading -----------------------------------------------------------------------------------

@@ -12,9 +12,12 @@ from reprodb.errors import Exit, ReprodbError
 def _register(app: typer.Typer) -> None:
     """Every command, in the order in which `--help` shows them. Modules here import nothing heavy."""
     from reprodb.cli import (
+        baselines,
+        bless,
         build,
         bundles,
         claim,
+        code,
         db,
         diff,
         doctor,
@@ -30,6 +33,9 @@ def _register(app: typer.Typer) -> None:
     nightly.register(app)
     diff.register(app)
     explain.register(app)
+    bless.register(app)
+    baselines.register(app)
+    code.register(app)
     build.register(app)
     run.register(app)
     kernels.register(app)
