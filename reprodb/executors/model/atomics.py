@@ -1,19 +1,17 @@
 """`atom` and `red`: read-modify-write by one lane after another, in the order of lanes.
 
-Float additions in global memory flush subnormals to zeros of their sign (what `RED…FTZ` does, whatever
-the flags); in shared memory they are kept.
+f32 additions in global memory flush subnormals to zeros of their sign (what `RED…FTZ` does, whatever the
+flags); in shared memory they are kept. NaNs of f64 are those that an H200 leaves.
 """
 
 from __future__ import annotations
 
 from reprodb.executors.model import floats, layout
 from reprodb.executors.model.emit import B, Emit, L, Mods, W
-from reprodb.executors.model.floats import BF16, F16, F32, FORMATS
+from reprodb.executors.model.floats import BF16, F16, F32, F64, FORMATS
 from reprodb.executors.model.llvm import WARP, Code, Value, const
 from reprodb.executors.model.memory import address_of, find, space_of
 from reprodb.executors.model.ptx import Mem, Operand, Sink, Vec
-
-_FLUSHING = ("global", "generic")  # generic ones that meet shared memory are told apart at run time
 
 
 def atom(e: Emit, m: Mods) -> None:
@@ -91,15 +89,18 @@ def _helper(e: Emit, operation: str, kind: str, bits: int, space: str, *, wanted
             f"add i64 %own, {index * step}", "i64")), 1, size)  # fmt: skip
 
     code.label("apply")
-    code.line(f"%old = phi {word} [ %kept, %loop ], [ %fresh, %read ]")
+    code.line(f"%old = phi {word} [ %kept, %loop ], [ %taken, %read ]")
     code.line("%host = phi ptr [ %last, %loop ], [ %place, %read ]")
     code.line("%own = mul i64 %lanew, " + str(size))
     b = operand(0)
     c = operand(1) if operation == "cas" else b
-    if space == "generic" and kind == "f32" and operation == "add":
-        new = _add_anywhere(inner, code, old, b)
+    adds = operation == "add" and kind in ("f32", "f64")
+    if adds and not wanted:
+        new = _quick_add(inner, kind, space, old, b)
+    elif adds and space == "generic":
+        new = _add_anywhere(inner, kind, old, b)
     else:
-        new = combine(inner, operation, kind, old, b, c, flushing=space in _FLUSHING)
+        new = combine(inner, operation, kind, old, b, c, in_global=space != "shared")
     if wanted:
         code.store(
             old, code.at(Value("ptr", 1, "%data"), code.define(f"add i64 %own, {2 * step}", "i64")), size
@@ -107,6 +108,12 @@ def _helper(e: Emit, operation: str, kind: str, bits: int, space: str, *, wanted
     code.line(f"%new = bitcast {new.typed} to {word}")
     code.jump("next")
     body = "\n".join(code.lines)
+    reading = Code(helpers)
+    inner.code = reading
+    taken = Value(word, 1, "%fresh")
+    if adds and not wanted and kind == "f32":
+        taken = _flush_in_global(inner, space, taken)
+    reading.line(f"%taken = bitcast {taken.typed} to {word}")
     text = f"""
 define internal void @{name}(ptr %w, ptr %b, ptr %l, i32 %site, i32 %mask, ptr %addrs, ptr %data) noinline {{
 entry:
@@ -123,13 +130,14 @@ loop:
   %lanew = zext i32 %lane to i64
   %ap = getelementptr i64, ptr %addrs, i64 %lanew
   %a = load i64, ptr %ap, align 8
-  %same = icmp eq i64 %a, %lasta
+  %equal = icmp eq i64 %a, %lasta
+  %begun = icmp ne ptr %last, null
+  %same = and i1 %equal, %begun
   br i1 %same, label %apply, label %move
 move:
   %place = call ptr {finder}(ptr %w, ptr %b, ptr %l, i32 %site, i32 %lane, i64 %a,
                              i64 {size}, i64 {size}, i1 true)
-  %first = icmp eq ptr %last, null
-  br i1 %first, label %check, label %flush
+  br i1 %begun, label %flush, label %check
 flush:
   store {word} %kept, ptr %last, align {size}
   br label %check
@@ -141,6 +149,7 @@ fault:
   br label %leave
 read:
   %fresh = load {word}, ptr %place, align {size}
+{chr(10).join(line.replace("%v", "%r") for line in reading.lines)}
   br label %apply
 {body}
 next:
@@ -156,20 +165,64 @@ leave:
     return helpers.function(name, text)
 
 
-def _add_anywhere(e: Emit, code: Code, old: Value, b: Value) -> Value:
-    """An f32 addition through a generic address: what the memory is decides on subnormals."""
-    window = code.define("lshr i64 %a, 32", "i64")
-    shared = code.cmp("icmp eq", window, const("i64", layout.SHARED_WINDOW >> 32))
-    kept = combine(e, "add", "f32", old, b, b, flushing=False)
-    flushed = combine(e, "add", "f32", old, b, b, flushing=True)
-    return code.select(shared, kept, flushed)
+def _in_shared(e: Emit) -> Value:
+    """Whether the generic address at hand lies in shared memory."""
+    window = e.code.define("lshr i64 %a, 32", "i64")
+    return e.code.cmp("icmp eq", window, const("i64", layout.SHARED_WINDOW >> 32))
 
 
-def combine(e: Emit, operation: str, kind: str, old: Value, b: Value, c: Value, *, flushing: bool) -> Value:
+def _flush_in_global(e: Emit, space: str, bits: Value) -> Value:
+    if space == "shared":
+        return bits
+    flushed = floats.flush(e, bits, F32)
+    return flushed if space == "global" else e.code.select(_in_shared(e), bits, flushed)
+
+
+def _quick_add(e: Emit, kind: str, space: str, old: Value, b: Value) -> Value:
+    """An addition whose old value nobody wants: the plain sum, unless it is zero, tiny, infinite or NaN.
+
+    One addition after another waits for this value, so that nothing else may stand in its way. An f32 in
+    global memory has been flushed when it was read, and after each addition.
+    """
+    code, fmt = e.code, FORMATS[kind]
+    if fmt is F32:
+        b = _flush_in_global(e, space, b)
+    total = code.cast(
+        "bitcast", code.op("fadd", floats.widen(e, old, fmt), floats.widen(e, b, fmt)), old.kind
+    )
+    ahead = code.op("add", total, code.const(total, 1 << fmt.fraction))
+    special = code.op("and", ahead, code.const(total, fmt.exponent & ~(1 << fmt.fraction)))
+    odd = code.cmp("icmp eq", special, code.const(total, 0))
+    plain, settle, settled = (code.fresh(s) for s in ("plain", "settle", "settled"))
+    code.jump(plain)
+    code.label(plain)
+    code.branch(odd, settle, settled)
+    code.label(settle)
+    if space == "generic":
+        exact = _add_anywhere(e, kind, old, b)
+    else:
+        exact = combine(e, "add", kind, old, b, b, in_global=space == "global")
+    done = code.fresh("done")
+    code.jump(done)
+    code.label(done)
+    code.jump(settled)
+    code.label(settled)
+    return code.define(f"phi {old.type} [ {total.text}, %{plain} ], [ {exact.text}, %{done} ]", old.kind)
+
+
+def _add_anywhere(e: Emit, kind: str, old: Value, b: Value) -> Value:
+    """An addition through a generic address: what the memory is decides on subnormals and NaNs."""
+    code, shared = e.code, _in_shared(e)
+    here = combine(e, "add", kind, old, b, b, in_global=False)
+    there = combine(e, "add", kind, old, b, b, in_global=True)
+    return code.select(shared, here, there)
+
+
+def combine(e: Emit, operation: str, kind: str, old: Value, b: Value, c: Value, *, in_global: bool) -> Value:
     """What an atomic operation makes of the old value and its operands."""
     code = e.code
     if kind in FORMATS or kind.endswith("x2"):
-        return _combine_floats(e, operation, kind, old, b, flushing=flushing)
+        return _combine_floats(e, operation, kind, old, b, in_global=in_global)
     match operation:
         case "exch":
             return b
@@ -187,19 +240,25 @@ def combine(e: Emit, operation: str, kind: str, old: Value, b: Value, c: Value, 
             return code.op(operation, old, b)
 
 
-def _combine_floats(e: Emit, operation: str, kind: str, old: Value, b: Value, *, flushing: bool) -> Value:
+def _combine_floats(e: Emit, operation: str, kind: str, old: Value, b: Value, *, in_global: bool) -> Value:
     if kind.endswith("x2"):
         fmt = F16 if kind == "f16x2" else BF16
         pairs = zip(floats.halves(e, old), floats.halves(e, b), strict=True)
-        return floats.join(e, *(_float(e, operation, fmt, x, y, {}) for x, y in pairs))
-    fmt = FORMATS[kind]
-    return _float(e, operation, fmt, old, b, {"ftz": "ftz"} if flushing and fmt is F32 else {})
+        return floats.join(e, *(_float(e, operation, fmt, x, y, in_global=False) for x, y in pairs))
+    return _float(e, operation, FORMATS[kind], old, b, in_global=in_global)
 
 
-def _float(e: Emit, operation: str, fmt: floats.Format, x: Value, y: Value, m: Mods) -> Value:
+def _float(e: Emit, operation: str, fmt: floats.Format, old: Value, b: Value, *, in_global: bool) -> Value:
+    """`add`, or a comparison by value. In global memory f32 is flushed and an f64 NaN stays as it is."""
+    code = e.code
     if operation in ("min", "max"):
-        return floats.smaller_or_larger(e, {"op": operation}, fmt, x, y)
-    if m.get("ftz"):
-        x, y = floats.flush(e, x, fmt), floats.flush(e, y, fmt)
-    total = e.code.op("fadd", floats.widen(e, x, fmt), floats.widen(e, y, fmt))
-    return floats.result(e, total, fmt, m)
+        return floats.smaller_or_larger(e, {"op": operation}, fmt, old, b)
+    m: Mods = {"ftz": "ftz"} if in_global and fmt is F32 else {}
+    if m:
+        old, b = floats.flush(e, old, fmt), floats.flush(e, b, fmt)
+    x, y = floats.widen(e, old, fmt), floats.widen(e, b, fmt)
+    total = floats.result(e, code.op("fadd", x, y), fmt, m, y, x)
+    if in_global and fmt is F64:
+        total = code.select(code.cmp("fcmp uno", x, x), old, total)
+        total = code.select(code.cmp("fcmp uno", y, y), b, total)
+    return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprodb.executors.model import floats
 from reprodb.executors.model.emit import Emit, Mods
-from reprodb.executors.model.floats import F32, F64, FORMATS, Format
+from reprodb.executors.model.floats import BF16, F16, F32, F64, FORMATS, Format
 from reprodb.executors.model.integers import signed, width
 from reprodb.executors.model.llvm import Value, const, type_of
 
@@ -13,14 +13,45 @@ _INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 def float_to_float(e: Emit, m: Mods) -> None:
     to, source = FORMATS[m["dtype"]], FORMATS[m["type"]]
+    code, ftz = e.code, m.get("ftz")
+    if ftz and to is F16 and m.get("rnd") in ("rp", "rm"):
+        raise e.refuse("flushes by PTX and does not on GPUs")
     bits = e.src(1, source.bits)
-    if m.get("ftz") and source is F32:
+    if ftz and source is F32:
         bits = floats.flush(e, bits, F32)
+        if to is F64:  # a pass through f32 arithmetic comes first, and makes a NaN canonical
+            bits = floats.canonical(e, floats.widen(e, bits, F32), F32)
     value = floats.widen(e, bits, source)
     if m.get("rnd") in _INTEGRAL:
-        value = e.code.intrinsic(_INTEGRAL[m["rnd"]], value)
+        value = code.intrinsic(_INTEGRAL[m["rnd"]], value)
     out = to_format(e, value, to, (m.get("rnd") or "rn").rstrip("i"))
+    out = code.select(floats.is_nan(e, bits, source), _nan(e, bits, source, to), out)
+    if ftz and source is F64 and to is F32:
+        out = floats.flush_edge(e, out, lambda: floats.tiny_double(e, value, m.get("rnd") or "rn"))
     e.extend(e.operand(0), _finish(e, out, to, m), signed=False)
+
+
+def _nan(e: Emit, bits: Value, source: Format, to: Format) -> Value:
+    """What a conversion makes of a NaN: between f64 and others sign and upper payload stay, made quiet.
+
+    bf16 to f32 is a shift. All else gives the canonical NaN.
+    """
+    code = e.code
+    kind = f"i{to.bits}"
+    if source is BF16 and to is F32:
+        return code.op("shl", code.cast("zext", bits, "i32"), const("i32", 16, e.lanes))
+    if F64 not in (source, to):
+        return const(kind, to.nan, e.lanes)
+    wide = code.resize(bits, "i64")
+    sign = code.op("lshr", wide, code.const(wide, source.bits - 1))
+    sign = code.op("shl", sign, code.const(wide, to.bits - 1))
+    payload = code.op("and", wide, code.const(wide, (1 << source.fraction) - 1))
+    if to.fraction > source.fraction:
+        payload = code.op("shl", payload, code.const(wide, to.fraction - source.fraction))
+    else:
+        payload = code.op("lshr", payload, code.const(wide, source.fraction - to.fraction))
+    fixed = code.op("or", payload, code.const(wide, to.exponent | 1 << (to.fraction - 1)))
+    return code.resize(code.op("or", fixed, sign), kind)
 
 
 def to_format(e: Emit, value: Value, to: Format, mode: str) -> Value:
@@ -69,7 +100,7 @@ def two_to_packed(e: Emit, m: Mods) -> None:
 
 
 def to_tf32(e: Emit, m: Mods) -> None:
-    """`cvt.rna.tf32.f32`: ten bits of fraction, ties away from zero, the rest zeros."""
+    """`cvt.rna.tf32.f32`: ten bits of fraction, ties away from zero, the rest zeros (of a NaN too)."""
     code = e.code
     bits = e.src(1, 32)
     magnitude = code.op("and", bits, code.const(bits, 0x7FFFFFFF))
@@ -77,7 +108,7 @@ def to_tf32(e: Emit, m: Mods) -> None:
     infinite = code.cmp("icmp eq", magnitude, code.const(bits, 0x7F800000))
     nan = code.cmp("icmp ugt", magnitude, code.const(bits, 0x7F800000))
     out = code.select(infinite, bits, rounded)
-    e.dst(code.select(nan, code.const(bits, F32.nan), out))
+    e.dst(code.select(nan, code.op("and", bits, code.const(bits, 0xFFFFE000)), out))
 
 
 def float_to_int(e: Emit, m: Mods) -> None:

@@ -222,7 +222,7 @@ class _StageRun:
         what = self.compiled.lowered.sites[site - 1]
         return [
             f"{self.stage.entry}: {what.opcode} at {what.where} read a lane that does not take part; "
-            "its value is undefined, the model gives 0xa5a5a5a5"
+            "its value is undefined; the model gives 0, as an H200 does"
         ]
 
 

@@ -2,11 +2,16 @@
 
 f32 and f64 compute in their own format; f16 and bf16 compute in f32 and are rounded once more, which is
 exact for one operation (24 ≥ 2·11 + 2 bits), and their FMA in f64 rounded to odd. Directed rounding sets
-the CPU's rounding mode inside small functions of its own. A NaN result is the canonical one.
+the CPU's rounding mode inside small functions of its own.
+
+What PTX leaves open follows an H200: a NaN result is the canonical one, but in f64 an operand's NaN made
+quiet (0xfff8000000000000 where none is NaN); `.ftz` flushes a result that lies below the smallest normal once
+it is rounded as if exponents had no end, also where rounding among subnormals would reach that number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reprodb.executors.model.emit import Emit, Mods
@@ -35,10 +40,13 @@ class Format:
 
 
 F32 = Format("f32", 32, "float", 23, 0x7FFFFFFF)
-F64 = Format("f64", 64, "double", 52, 0x7FF8000000000000)
+F64 = Format("f64", 64, "double", 52, 0xFFF8000000000000)
 F16 = Format("f16", 16, "float", 10, 0x7FFF)
 BF16 = Format("bf16", 16, "float", 7, 0x7FFF)
 FORMATS = {f.name: f for f in (F32, F64, F16, BF16)}
+
+QUIET = 1 << 51  # the bit that makes an f64 NaN quiet
+Tiny = Callable[[], Value]
 
 # The rounding modes, as LLVM's llvm.set.rounding numbers them.
 ROUNDING = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
@@ -79,12 +87,18 @@ def operand(e: Emit, index: int, fmt: Format, *, ftz: bool) -> Value:
     return widen(e, flush(e, bits, fmt) if ftz else bits, fmt)
 
 
-def canonical(e: Emit, value: Value, fmt: Format) -> Value:
-    """A computed value as bits, any NaN made the canonical one. Not for 16-bit formats."""
+def canonical(e: Emit, value: Value, fmt: Format, *sources: Value) -> Value:
+    """A computed f32 or f64 value as bits, its NaN as the hardware has it. `sources` are its operands."""
     code = e.code
     bits = code.cast("bitcast", value, f"i{fmt.bits}")
     nan = code.cmp("fcmp uno", value, value)
-    return code.select(nan, code.const(bits, fmt.nan), bits)
+    payload = code.const(bits, fmt.nan)
+    if fmt is F64:
+        for source in sources:
+            given = code.cast("bitcast", source, "i64")
+            quiet = code.op("or", given, code.const(given, QUIET))
+            payload = code.select(code.cmp("fcmp uno", source, source), quiet, payload)
+    return code.select(nan, payload, bits)
 
 
 def saturate(e: Emit, bits: Value, fmt: Format) -> Value:
@@ -104,16 +118,99 @@ def relu(e: Emit, bits: Value, fmt: Format) -> Value:
     return code.select(code.cmp("fcmp ole", value, zero), code.const(bits, 0), bits)
 
 
-def result(e: Emit, value: Value, fmt: Format, m: Mods) -> Value:
-    """The bits of a computed value: rounded to a 16-bit format, canonical, flushed, clamped as asked."""
-    bits = canonical(e, value, fmt) if fmt.bits != 16 else narrow(e, value, fmt, "rn")
+def result(e: Emit, value: Value, fmt: Format, m: Mods, *sources: Value, tiny: Tiny | None = None) -> Value:
+    """The bits of a computed value: rounded to a 16-bit format, its NaN settled, flushed, clamped as asked.
+
+    `tiny` tells which lanes are below the smallest normal; without it the rounded value tells, which is as
+    good where rounding cannot reach the smallest normal from below.
+    """
+    bits = narrow(e, value, fmt, "rn") if fmt.bits == 16 else canonical(e, value, fmt, *sources)
     if m.get("ftz"):
+        if fmt.bits == 16:
+            bits = _flush_where(e, bits, fmt, _tiny_half(e, value, fmt))
+        elif tiny is not None:
+            bits = flush_edge(e, bits, tiny)
         bits = flush(e, bits, fmt)
     if m.get("sat"):
         bits = saturate(e, bits, fmt)
     if m.get("relu"):
         bits = relu(e, bits, fmt)
     return bits
+
+
+def _flush_where(e: Emit, bits: Value, fmt: Format, where: Value) -> Value:
+    sign = e.code.op("and", bits, e.code.const(bits, 1 << (fmt.bits - 1)))
+    return e.code.select(where, sign, bits)
+
+
+def flush_edge(e: Emit, bits: Value, tiny: Tiny) -> Value:
+    """Flushes lanes that hold the smallest normal f32 although they are below it, as `tiny` tells.
+
+    Hardly any value is the smallest normal, so what finds out stands behind a branch.
+    """
+    code = e.code
+    magnitude = code.op("and", bits, code.const(bits, 0x7FFFFFFF))
+    edge = code.cmp("icmp eq", magnitude, code.const(bits, 0x00800000))
+    some = edge if edge.lanes == 1 else code.cmp("icmp ne", code.bits(edge), const("i32", 0))
+    before, look, on = code.fresh("before"), code.fresh("look"), code.fresh("on")
+    code.jump(before)
+    code.label(before)
+    code.branch(some, look, on)
+    code.label(look)
+    flushed = _flush_where(e, bits, F32, code.op("and", edge, tiny()))
+    looked = code.fresh("looked")
+    code.jump(looked)
+    code.label(looked)
+    code.jump(on)
+    code.label(on)
+    return code.define(
+        f"phi {bits.type} [ {bits.text}, %{before} ], [ {flushed.text}, %{looked} ]", bits.kind, bits.lanes
+    )
+
+
+# Rounding at 2^64 times the size has all its bits, wherever the smallest normals are concerned.
+_SCALE = 0x43F0000000000000  # 2^64, as f64
+_SCALED = 0x20800000  # 2^-62, the smallest normal 2^-126 at that size, as f32
+
+
+def _is_tiny(e: Emit, scaled: Value) -> Value:
+    code = e.code
+    bound = code.cast("bitcast", const("i32", _SCALED, scaled.lanes), "float")
+    return code.cmp("fcmp olt", code.intrinsic("fabs", scaled), bound)
+
+
+def tiny_double(e: Emit, value: Value, mode: str) -> Value:
+    """Whether an f64 that stands for an exact value is below 2^-126 once it is rounded to 24 bits."""
+    code = e.code
+    scale = code.cast("bitcast", const("i64", _SCALE, value.lanes), "double")
+    return _is_tiny(e, directed(e, "fptrunc", mode, code.op("fmul", value, scale)))
+
+
+def _tiny_half(e: Emit, value: Value, fmt: Format) -> Value:
+    """The same of an f32 that stands for an exact value on its way to f16: 2^-14, looked at 2^20 larger."""
+    code = e.code
+    scale = code.cast("bitcast", const("i32", 0x49800000, value.lanes), "float")
+    bits = narrow(e, code.op("fmul", value, scale), fmt, "rn")
+    return code.cmp("icmp ult", code.op("and", bits, code.const(bits, 0x7FFF)), code.const(bits, 0x5400))
+
+
+def _double(e: Emit, value: Value) -> Value:
+    return e.code.cast("fpext", value, "double")
+
+
+def _tiny_product(e: Emit, mode: str, a: Value, b: Value) -> Tiny:
+    return lambda: tiny_double(e, e.code.op("fmul", _double(e, a), _double(e, b)), mode)
+
+
+def _tiny_quotient(e: Emit, mode: str, a: Value, b: Value) -> Tiny:
+    """Where the quotient is near 2^-126, a is at most 4, and 2^64 times as much is no trouble."""
+
+    def look() -> Value:
+        code = e.code
+        scale = code.cast("bitcast", const("i32", 0x5F800000, a.lanes), "float")
+        return _is_tiny(e, binary_value(e, "fdiv", mode, code.op("fmul", a, scale), b))
+
+    return look
 
 
 # --- Rounding to a narrower format -------------------------------------------------------------
@@ -242,8 +339,15 @@ def fma_value(e: Emit, mode: str, a: Value, b: Value, c: Value) -> Value:
     """a·b + c with one rounding. Without FMA hardware f32 goes through f64, rounded to odd."""
     if a.kind == "double" or e.code.helpers.fma:
         return e.code.intrinsic("fma", a, b, c) if mode == "rn" else directed(e, "fma", mode, a, b, c)
-    odd = odd_sum(e, *(e.code.cast("fpext", v, "double") for v in (a, b, c)))
-    return e.code.cast("fptrunc", odd, "float") if mode == "rn" else directed(e, "fptrunc", mode, odd)
+    code = e.code
+    wide = [_double(e, v) for v in (a, b, c)]
+    odd = odd_sum(e, *wide)
+    if mode == "rn":
+        return code.cast("fptrunc", odd, "float")
+    # Only the mode itself knows the sign of an exact zero.
+    zero = code.cmp("fcmp oeq", odd, code.op("fsub", odd, odd))
+    plain = directed(e, "fadd", mode, code.op("fmul", wide[0], wide[1]), wide[2])
+    return directed(e, "fptrunc", mode, code.select(zero, plain, odd))
 
 
 def odd_sum(e: Emit, a: Value, b: Value, c: Value) -> Value:
@@ -286,8 +390,11 @@ def binary(name: str) -> object:
 
     def emit(e: Emit, m: Mods) -> None:
         fmt, ftz = FORMATS[m["type"]], bool(m.get("ftz"))
-        value = binary_value(e, name, mode_of(m), operand(e, 1, fmt, ftz=ftz), operand(e, 2, fmt, ftz=ftz))
-        e.dst(result(e, value, fmt, m))
+        a, b = operand(e, 1, fmt, ftz=ftz), operand(e, 2, fmt, ftz=ftz)
+        value = binary_value(e, name, mode_of(m), a, b)
+        tiny = {"fmul": _tiny_product, "fdiv": _tiny_quotient}.get(name)
+        sources = (b, a) if name == "fdiv" else (a, b)
+        e.dst(result(e, value, fmt, m, *sources, tiny=tiny and tiny(e, mode_of(m), a, b)))
 
     return emit
 
@@ -295,7 +402,11 @@ def binary(name: str) -> object:
 def fma(e: Emit, m: Mods) -> None:
     fmt, ftz = FORMATS[m["type"]], bool(m.get("ftz"))
     a, b, c = (operand(e, i, fmt, ftz=ftz) for i in (1, 2, 3))
-    e.dst(result(e, _fma_in(e, fmt, mode_of(m), a, b, c), fmt, m))
+
+    def tiny() -> Value:
+        return tiny_double(e, odd_sum(e, _double(e, a), _double(e, b), _double(e, c)), mode_of(m))
+
+    e.dst(result(e, _fma_in(e, fmt, mode_of(m), a, b, c), fmt, m, a, c, b, tiny=tiny))
 
 
 def _fma_in(e: Emit, fmt: Format, mode: str, a: Value, b: Value, c: Value) -> Value:
@@ -310,18 +421,19 @@ def sqrt(e: Emit, m: Mods) -> None:
     a = operand(e, 1, fmt, ftz=bool(m.get("ftz")))
     mode = mode_of(m)
     value = e.code.intrinsic("sqrt", a) if mode == "rn" else directed(e, "sqrt", mode, a)
-    e.dst(result(e, value, fmt, m))
+    e.dst(result(e, value, fmt, m, a))
 
 
 def rcp(e: Emit, m: Mods) -> None:
     fmt = FORMATS[m["type"]]
     a = operand(e, 1, fmt, ftz=bool(m.get("ftz")))
     one = e.code.cast("bitcast", const(f"i{fmt.bits}", fmt.one, e.lanes), fmt.kind)
-    e.dst(result(e, binary_value(e, "fdiv", mode_of(m), one, a), fmt, m))
+    value = binary_value(e, "fdiv", mode_of(m), one, a)
+    e.dst(result(e, value, fmt, m, a, tiny=_tiny_quotient(e, mode_of(m), one, a)))
 
 
 def sign_change(e: Emit, m: Mods) -> None:
-    """`neg` and `abs`. What they make of a NaN PTX leaves open; here the canonical one."""
+    """`neg` and `abs`. What they make of a NaN PTX leaves open: the canonical one, in f64 the quiet one."""
     fmt = FORMATS[m["type"]]
     code = e.code
     bits = e.src(1, fmt.bits)
@@ -333,10 +445,11 @@ def sign_change(e: Emit, m: Mods) -> None:
         if m["op"] == "neg"
         else code.op("and", bits, code.const(bits, top - 1))
     )
-    e.dst(code.select(_is_nan(e, bits, fmt), code.const(bits, fmt.nan), changed))
+    nan = code.op("or", bits, code.const(bits, QUIET)) if fmt is F64 else code.const(bits, fmt.nan)
+    e.dst(code.select(is_nan(e, bits, fmt), nan, changed))
 
 
-def _is_nan(e: Emit, bits: Value, fmt: Format) -> Value:
+def is_nan(e: Emit, bits: Value, fmt: Format) -> Value:
     magnitude = e.code.op("and", bits, e.code.const(bits, (1 << (fmt.bits - 1)) - 1))
     return e.code.cmp("icmp ugt", magnitude, e.code.const(bits, fmt.exponent))
 
@@ -371,8 +484,8 @@ def _extreme(e: Emit, m: Mods, fmt: Format, a: Value, b: Value, sign: Value) -> 
     value = code.select(code.cmp(name, key(a), key(b)), a, b)
     if m.get("xorsign"):
         value = code.op("or", value, sign)
-    nan_a, nan_b = _is_nan(e, a, fmt), _is_nan(e, b, fmt)
-    canonical_nan = code.const(a, fmt.nan)
+    nan_a, nan_b = is_nan(e, a, fmt), is_nan(e, b, fmt)
+    canonical_nan = code.op("or", b, code.const(b, QUIET)) if fmt is F64 else code.const(a, fmt.nan)
     if m.get("NaN"):
         return code.select(code.op("or", nan_a, nan_b), canonical_nan, value)
     lone_a, lone_b = (code.op("or", v, sign) for v in (a, b)) if m.get("xorsign") else (a, b)
@@ -413,10 +526,11 @@ def testp(e: Emit, m: Mods) -> None:
             truth = test("ule", infinity)
         case "notanumber":
             truth = test("ugt", infinity)
-        case "normal":
-            truth = code.op("and", test("uge", smallest), test("ult", infinity))
-        case _:  # subnormal; PTX counts zero as one
-            truth = test("ult", smallest)
+        case "normal":  # PTX counts zeros as normal
+            regular = code.op("and", test("uge", smallest), test("ult", infinity))
+            truth = code.op("or", regular, test("eq", 0))
+        case _:
+            truth = code.op("and", test("ult", smallest), test("ne", 0))
     e.dst(truth)
 
 
@@ -508,7 +622,7 @@ def sign_change_x2(e: Emit, m: Mods) -> None:
             if m["op"] == "neg"
             else e.code.op("and", half, e.code.const(half, 0x7FFF))
         )
-        changed.append(e.code.select(_is_nan(e, half, fmt), e.code.const(half, fmt.nan), other))
+        changed.append(e.code.select(is_nan(e, half, fmt), e.code.const(half, fmt.nan), other))
     e.dst(join(e, *changed))
 
 

@@ -44,6 +44,7 @@ L_PARAM_BYTES = 184  # bytes of the parameter block (u64)
 L_BYTES = 192
 
 REGION_BYTES = 32
+SITE_LAST = 24  # in a site's record: the address that it met last
 
 # The record of a thread block that is resident.
 B_SHARED = 0  # address of its shared memory
@@ -76,7 +77,10 @@ W_TRUE = 84  # bar.red: its threads with a true predicate (u32)
 W_THREADS = 88  # bar.red: its threads (u32)
 W_INDEX = 92  # its number in the block (u32)
 W_TIDS = 96  # address of its thread indices
+W_WHOLE = 104  # the block that all 32 lanes run next, or NOT_WHOLE where W_PC tells them apart (u32)
 W_REGISTERS = 128
+
+NOT_WHOLE = 0xFFFFFFFF
 
 SYNC, ARRIVE, REDUCE = 0, 1, 2
 

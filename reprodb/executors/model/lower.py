@@ -228,6 +228,10 @@ class _Writer:
         self.frame = frame
         self.flow = flow
         self.code = Code(helpers)
+        # Where whole warps go on after a barrier or when their turn was over.
+        self.resumed = {0} | {
+            t for b in flow.blocks for t in b.targets if t <= b.index or (b.end and is_barrier(b.end))
+        }
         for text in runtime.declarations():
             helpers.declare(text)
 
@@ -255,7 +259,9 @@ class _Writer:
             code.line(f'%"r:{name}" = alloca {type_of(held, lanes)}, align {align}')
         code.line("%slot.addresses = alloca <32 x i64>, align 64")
         code.line("%slot.data = alloca [8 x <32 x i64>], align 64")
-        code.jump("dispatch")
+        whole = code.load("i32", code.at(W, layout.W_WHOLE))
+        cases = " ".join(f"i32 {b.index}, label %e{b.index}" for b in self.flow.blocks if self.enters(b))
+        code.line(f"switch i32 {whole.text}, label %dispatch [ {cases} ]")
 
     def dispatcher(self) -> None:
         """Takes the lanes of the lowest block number; waiting lanes last; leaves when none can run."""
@@ -301,8 +307,17 @@ class _Writer:
         code.line("unreachable")
 
     def enters(self, block: Block) -> bool:
-        """Whether full warps may enter the full form here. After a split for a shuffle it is not worth it."""
-        return not block.syncs
+        """Whether warps enter the full form here: not behind a split for a shuffle, it is not worth it."""
+        return not block.syncs or block.index in self.resumed
+
+    def stand(self, block: int) -> None:
+        """Says that all 32 lanes run that block next."""
+        self.code.store(const("i32", block), self.code.at(W, layout.W_WHOLE))
+
+    def part(self, pc: Value) -> None:
+        """Says where each lane goes on, when they differ."""
+        self.code.store(pc, W, 64)
+        self.stand(layout.NOT_WHOLE)
 
     # The full form.
 
@@ -346,14 +361,13 @@ class _Writer:
         code.label(mixed)
         self.spill(emit, yes, no)
         pc = code.select(code.lanes_of(taken), const("i16", yes, WARP), const("i16", no, WARP))
-        code.store(pc, W, 64)
+        self.part(pc)
         code.jump("dispatch")
 
     def edge(self, emit: Emit, source: int, target: int) -> None:
         """From a full block to the next one, to the end, or out when the warp's turn is over."""
         code = self.code
         if target == EXIT:
-            code.store(const("i16", layout.PC_DONE, WARP), W, 64)
             code.line(f"ret i32 {layout.RC_DONE}")
             return
         if target <= source:
@@ -361,7 +375,7 @@ class _Writer:
             code.branch(self.burn(), over, on)
             code.label(over)
             self.spill(emit, target)
-            code.store(const("i16", target, WARP), W, 64)
+            self.stand(target)
             code.line(f"ret i32 {layout.RC_QUANTUM}")
             code.label(on)
         code.jump(f"f{target}")
@@ -387,14 +401,12 @@ class _Writer:
         barriers.announce(emit)
         emit.write_back(self.flow.live_at(following))
         self.spill(emit, following)
-        parked = const("i16", layout.PC_PARKED | following, WARP)
-        if following == EXIT:
-            parked = const("i16", layout.PC_DONE, WARP)
         if guard is None:
-            code.store(parked, W, 64)
-            code.line(f"ret i32 {layout.RC_DONE if following == EXIT else layout.RC_BARRIER}")
+            self.stand(following)
+            code.line(f"ret i32 {layout.RC_BARRIER}")
             return
-        code.store(code.select(code.lanes_of(guard), parked, const("i16", following, WARP)), W, 64)
+        parked = const("i16", layout.PC_PARKED | following, WARP)
+        self.part(code.select(code.lanes_of(guard), parked, const("i16", following, WARP)))
         code.jump("dispatch")
 
     def table(self, emit: Emit, block: Block) -> None:
@@ -414,7 +426,7 @@ class _Writer:
         emit.write_back(live)
         if emit.full:
             self.spill(emit, *block.targets)
-            code.store(pc, W, 64)
+            self.part(pc)
             code.jump("dispatch")
         else:
             self.go(emit, block, pc)
@@ -437,8 +449,7 @@ class _Writer:
         first = block.targets[0]
         if end is not None and is_barrier(end):
             barriers.announce(emit)
-            number = layout.PC_DONE if first == EXIT else layout.PC_PARKED | first
-            taken, other = number, first
+            taken, other = layout.PC_PARKED | first, first
         else:
             taken, other = first, block.targets[-1]
         live = frozenset().union(*(self.flow.live_at(t) for t in block.targets))

@@ -176,6 +176,8 @@ def _load_lanes(e: Emit, space: str, base: Value, offset: int, kind: str, count:
         host, inside = _fast_host(e, space, site, first, step, step)
         code.branch(code.op("and", row, inside), fast_label, slow_label)
         code.label(fast_label)
+        if space != "shared":
+            _prefetch(e, site, first, host, WARP * step)
         rows = _load_row(e, host, kind, count, min(step, HOST_ALIGN))
         code.jump(join)
         code.label(slow_label)
@@ -198,6 +200,29 @@ def _load_lanes(e: Emit, space: str, base: Value, offset: int, kind: str, count:
         code.define(f"phi {a.type} [ {a.text}, %{fast_label} ], [ {b.text}, %{came_from} ]", kind, WARP)
         for a, b in zip(rows, slow, strict=True)
     ]
+
+
+AHEAD = 12  # iterations that rows are fetched in advance
+
+
+def _prefetch(e: Emit, site: Value, first: Value, host: Value, nbytes: int) -> None:
+    """Asks for the row that this instruction will read some iterations later, if its stride stays.
+
+    A warp strides through a large array with the whole grid, which the CPU's own prefetchers do not see.
+    """
+    code = e.code
+    sites = code.load("ptr", code.at(L, layout.L_SITES))
+    record = code.at(sites, layout.REGION_BYTES * int(site.text))
+    last_at = code.at(record, layout.SITE_LAST)
+    stride = code.op("sub", first, code.load("i64", last_at))
+    code.store(first, last_at)
+    code.helpers.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    jump = code.op("mul", stride, const("i64", AHEAD))
+    room = code.op("sub", code.load("i64", code.at(record, 8)), first)
+    beyond = code.cmp("icmp uge", jump, room)  # a step backwards counts as beyond too
+    ahead = code.at(host, code.select(beyond, const("i64", 0), jump))
+    for line in range(0, nbytes, 64):
+        code.line(f"call void @llvm.prefetch.p0(ptr {code.at(ahead, line).text}, i32 0, i32 3, i32 1)")
 
 
 def _load_row(e: Emit, host: Value, kind: str, count: int, align: int) -> list[Value]:

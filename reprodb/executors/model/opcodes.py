@@ -232,8 +232,6 @@ def _modifier(piece: re.Match[str]) -> str:
     optional, required = piece.groups()
     word = optional or required
     group, choices = CLASSES.get(word, (word, word))
-    if required and word not in CLASSES:
-        return rf"\.{re.escape(word)}"
     alternatives = "|".join(re.escape(c) for c in choices.split())
     return rf"(?:\.(?P<{group}>{alternatives}))" + ("?" if optional else "")
 

@@ -117,13 +117,20 @@ define internal ptr @warp.record(ptr %l, ptr %b, i32 %i) {{
   ret ptr %w
 }}
 
-; Takes the parked flag off a warp's lanes.
+; Takes the parked flag off a warp's lanes, where they are told apart.
 define internal void @unpark(ptr %w) {{
+  %wp = getelementptr i8, ptr %w, i64 {at.W_WHOLE}
+  %whole = load i32, ptr %wp, align 4
+  %apart = icmp eq i32 %whole, {at.NOT_WHOLE}
+  br i1 %apart, label %lanes, label %done
+lanes:
   %pc = load <32 x i16>, ptr %w, align 64
   %gone = icmp eq <32 x i16> %pc, splat (i16 {at.PC_DONE})
   %on = and <32 x i16> %pc, splat (i16 {0xFFFF & ~at.PC_PARKED})
   %new = select <32 x i1> %gone, <32 x i16> %pc, <32 x i16> %on
   store <32 x i16> %new, ptr %w, align 64
+  br label %done
+done:
   ret void
 }}
 
@@ -332,6 +339,10 @@ loop:
   %there = bitcast i32 %lanes to <32 x i1>
   %pc = select <32 x i1> %there, <32 x i16> zeroinitializer, <32 x i16> splat (i16 {at.PC_DONE})
   store <32 x i16> %pc, ptr %w, align 64
+  %every = icmp eq i32 %lanes, -1
+  %whole = select i1 %every, i32 0, i32 {at.NOT_WHOLE}
+  %wholep = getelementptr i8, ptr %w, i64 {at.W_WHOLE}
+  store i32 %whole, ptr %wholep, align 4
   %ip = getelementptr i8, ptr %w, i64 {at.W_INDEX}
   store i32 %i, ptr %ip, align 4
   %tp = getelementptr i8, ptr %w, i64 {at.W_TRUE}

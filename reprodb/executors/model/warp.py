@@ -30,8 +30,8 @@ def _pick(helpers: Helpers) -> str:
 def shfl(e: Emit, m: Mods) -> None:
     """`shfl.sync{.up,.down,.bfly,.idx}`: the value of another lane, and whether it was in range.
 
-    A lane that does not take part has no defined value to give: its reader gets the poison pattern, and
-    the stage notes it.
+    A lane that does not take part has no defined value to give. Its reader gets 0, as on an H200, and the
+    stage notes it.
     """
     code = e.code
     a, b, c = e.src(1, 32), e.src(2, 32), e.src(3, 32)
@@ -92,7 +92,7 @@ def _constant(value: Value) -> int | None:
 
 
 def _defined(e: Emit, value: Value, source: Value) -> Value:
-    """Poison where the source lane does not take part; nothing to do where all 32 lanes do."""
+    """Zero where the source lane does not take part; nothing to do where all 32 lanes do."""
     code = e.code
     if e.full and e.ins.guard is None:
         return value
@@ -104,8 +104,7 @@ def _defined(e: Emit, value: Value, source: Value) -> Value:
     old = code.load("i32", place)
     found = code.select(code.cmp("icmp ne", lost, const("i32", 0)), _number(e), old)
     code.store(found, place)
-    poison = int.from_bytes(bytes([layout.POISON]) * 4, "little")
-    return code.select(present, value, const("i32", poison, WARP))
+    return code.select(present, value, const("i32", 0, WARP))
 
 
 def _number(e: Emit) -> Value:
