@@ -16,7 +16,11 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """An IEEE-like format. `nan` is what PTX returns for every NaN result of arithmetic."""
+    """An IEEE-like format. `nan` is the result of arithmetic without a number, or of NaN operands.
+
+    PTX fixes it for all formats but f64, where an operand's NaN passes through; what an H200 makes of that is
+    in `nan_of`.
+    """
 
     name: str
     width: int
@@ -52,8 +56,8 @@ class Format:
 F16 = Format("f16", 16, 10, 0x7FFF)
 BF16 = Format("bf16", 16, 7, 0x7FFF)
 F32 = Format("f32", 32, 23, 0x7FFFFFFF)
-# PTX leaves the payload of a double NaN open; this is the plain quiet one.
-F64 = Format("f64", 64, 52, 0x7FF8000000000000)
+F64 = Format("f64", 64, 52, 0xFFF8000000000000)
+QUIET = 1 << 51  # of f64
 
 FORMATS = {f.name: f for f in (F16, BF16, F32, F64)}
 
@@ -85,6 +89,48 @@ def is_subnormal(f: Format, a: int) -> bool:
 def flush(f: Format, a: int) -> int:
     """What `.ftz` does to an operand or a result: a subnormal becomes a zero of its sign."""
     return a & f.sign if is_subnormal(f, a) else a
+
+
+def nan_of(f: Format, *operands: int) -> int:
+    """The NaN that a result without a number is.
+
+    In f64 an H200 gives the first NaN of the operands, made quiet, in the order given here: the last one
+    before the first, but a dividend before its divisor.
+    """
+    if f is F64:
+        for a in operands:
+            if is_nan(f, a):
+                return a | QUIET
+    return f.nan
+
+
+def unbounded(f: Format) -> Format:
+    """The same precision with exponents that no result of one operation leaves."""
+    return Format(f"{f.name} without end", f.width + 4, f.fraction_bits, 0)
+
+
+def is_tiny(f: Format, operation: Callable[..., int], operands: tuple[int, ...], mode: str) -> bool:
+    """What `.ftz` asks: whether a result, rounded as if exponents had no end, is below the normal range.
+
+    So an H200 decides, also where rounding among subnormals would reach the smallest normal number.
+    """
+    wide = unbounded(f)
+    if any(is_nan(f, a) or is_inf(f, a) for a in operands):
+        return False
+    result = operation(wide, *(convert(f, wide, a) for a in operands), mode)
+    return not is_zero(wide, result) and below_normal(f, number(wide, result))
+
+
+def is_tiny_number(a: int, mode: str) -> bool:
+    """The same of a double that becomes a float."""
+    if is_nan(F64, a) or is_inf(F64, a) or is_zero(F64, a):
+        return False
+    wide = Format("f32 without end", 36, 23, 0)
+    return below_normal(F32, number(wide, round_to(wide, number(F64, a), mode)))
+
+
+def below_normal(f: Format, value: Fraction) -> bool:
+    return abs(value) < power_of_two(f.least_exponent)
 
 
 def power_of_two(exponent: int) -> Fraction:
@@ -155,12 +201,14 @@ def add(f: Format, a: int, b: int, mode: str = "rn") -> int:
 
 
 def sub(f: Format, a: int, b: int, mode: str = "rn") -> int:
+    if is_nan(f, b):
+        return nan_of(f, b)
     return add(f, a, b ^ f.sign, mode)
 
 
 def mul(f: Format, a: int, b: int, mode: str = "rn") -> int:
     if is_nan(f, a) or is_nan(f, b):
-        return f.nan
+        return nan_of(f, b, a)
     sign = (a ^ b) & f.sign
     if is_inf(f, a) or is_inf(f, b):
         return f.nan if is_zero(f, a) or is_zero(f, b) else sign | f.infinity
@@ -171,7 +219,7 @@ def mul(f: Format, a: int, b: int, mode: str = "rn") -> int:
 def fma(f: Format, a: int, b: int, c: int, mode: str = "rn") -> int:
     """a * b + c, rounded once."""
     if is_nan(f, a) or is_nan(f, b) or is_nan(f, c):
-        return f.nan
+        return nan_of(f, b, c, a)
     product_negative = negative(f, a) != negative(f, b)
     if is_inf(f, a) or is_inf(f, b):
         invalid = is_zero(f, a) or is_zero(f, b) or (is_inf(f, c) and negative(f, c) != product_negative)
@@ -184,7 +232,7 @@ def fma(f: Format, a: int, b: int, c: int, mode: str = "rn") -> int:
 
 def div(f: Format, a: int, b: int, mode: str = "rn") -> int:
     if is_nan(f, a) or is_nan(f, b) or (is_inf(f, a) and is_inf(f, b)) or (is_zero(f, a) and is_zero(f, b)):
-        return f.nan
+        return nan_of(f, a, b)
     sign = (a ^ b) & f.sign
     if is_inf(f, a) or is_zero(f, b):
         return sign | f.infinity
@@ -195,7 +243,7 @@ def div(f: Format, a: int, b: int, mode: str = "rn") -> int:
 
 def sqrt(f: Format, a: int, mode: str = "rn") -> int:
     if is_nan(f, a) or (negative(f, a) and not is_zero(f, a)):
-        return f.nan
+        return nan_of(f, a)
     if is_zero(f, a) or is_inf(f, a):
         return a
     value = number(f, a)
@@ -221,7 +269,7 @@ def key(f: Format, a: int) -> int:
 def _pick(f: Format, a: int, b: int, propagate: bool, first: Callable[[int, int], bool]) -> int:
     if is_nan(f, a) or is_nan(f, b):
         both = is_nan(f, a) and is_nan(f, b)
-        return f.nan if propagate or both else (b if is_nan(f, a) else a)
+        return nan_of(f, b, a) if propagate or both else (b if is_nan(f, a) else a)
     if is_zero(f, a) and is_zero(f, b):
         return a if first(-negative(f, a), -negative(f, b)) else b  # -0 is below +0
     return a if first(key(f, a), key(f, b)) else b
@@ -266,7 +314,7 @@ def compare(f: Format, relation: str, a: int, b: int) -> bool:
 def round_integral(f: Format, a: int, mode: str) -> int:
     """A float rounded to a whole number of the same format; a zero keeps the operand's sign."""
     if is_nan(f, a):
-        return f.nan
+        return nan_of(f, a)
     if is_inf(f, a) or is_zero(f, a):
         return a
     whole = round_to_integer(number(f, a), mode)
@@ -274,10 +322,13 @@ def round_integral(f: Format, a: int, mode: str) -> int:
 
 
 def convert(source: Format, target: Format, a: int, mode: str = "rn") -> int:
-    """A float of one format to another."""
-    if is_nan(source, a):
-        return target.nan
+    """A float of one format to another. A NaN is the target's, but from and to f64 sign and payload pass."""
     sign = target.sign if negative(source, a) else 0
+    if is_nan(source, a):
+        if F64 not in (source, target):
+            return target.nan
+        payload = (a & ((1 << source.fraction_bits) - 1)) << 52 >> source.fraction_bits
+        return sign | target.infinity | (payload | QUIET) >> 52 - target.fraction_bits
     if is_inf(source, a):
         return sign | target.infinity
     if is_zero(source, a):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.model.reference import exact
 from tests.model.reference.bits import mask, signed
 from tests.model.reference.errors import Refused
-from tests.model.reference.exact import F32, FORMATS, Format
+from tests.model.reference.exact import F32, F64, FORMATS, Format
 from tests.model.reference.parse import BYTES
 
 Mods = tuple[str, ...]
@@ -59,7 +59,10 @@ def arithmetic(op: str, mods: Mods, args: tuple[int, ...]) -> int:
     ftz = "ftz" in mods
     if ftz:
         args = tuple(exact.flush(f, a) for a in args)
-    result = EXACT[op](f, *args, mode_of(mods))
+    mode = mode_of(mods)
+    result = EXACT[op](f, *args, mode)
+    if ftz and exact.is_tiny(f, EXACT[op], args, mode):
+        result &= f.sign
     return finish(f, result, mods)
 
 
@@ -119,8 +122,7 @@ def test_property(mods: Mods, a: int) -> bool:
         "infinite": inf,
         "number": not nan,
         "notanumber": nan,
-        "normal": not nan and not inf and not exact.is_zero(f, a) and not exact.is_subnormal(f, a),
-        # PTX counts the zeros in.
+        "normal": not nan and not inf and not exact.is_subnormal(f, a),  # the zeros count as normal
         "subnormal": exact.is_subnormal(f, a),
     }[mods[0]]
 
@@ -167,12 +169,20 @@ def _float_to_float(rest: Mods, target: Format, source: Format, a: int) -> int:
             result = exact.convert(source, target, result, mode_of(rest))
     else:
         result = exact.convert(source, target, a, mode_of(rest))
+        if "ftz" in rest and target is F32 and source is F64 and exact.is_tiny_number(a, mode_of(rest)):
+            result &= target.sign
     return finish(target, result, tuple(m for m in rest if m != "ftz" or target is F32))
 
 
-def flushed_sum(a: int, b: int) -> int:
-    """What atomicAdd of floats does in global memory: operands and result lose their subnormals."""
-    return exact.flush(F32, exact.add(F32, exact.flush(F32, a), exact.flush(F32, b)))
+def atomic_sum(f: Format, old: int, b: int, *, in_global: bool) -> int:
+    """atomicAdd: floats lose their subnormals in global memory, and a double's NaN passes as it is."""
+    if f is F32 and in_global:
+        return exact.flush(f, exact.add(f, exact.flush(f, old), exact.flush(f, b)))
+    if f is F64 and in_global:
+        for a in (b, old):
+            if exact.is_nan(f, a):
+                return a
+    return exact.add(f, b, old)  # of two NaNs the old one stays
 
 
 def one_if(condition: bool, type_: str) -> int:

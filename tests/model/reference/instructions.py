@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.model.reference import bits, exact, floats
+from tests.model.reference import bits, floats
 from tests.model.reference.bits import mask, signed
 from tests.model.reference.errors import Refused, Trap
 from tests.model.reference.exact import FORMATS
@@ -328,9 +328,8 @@ def atomic(t: Thread, ins: Ins) -> None:
     data, at = t.bytes_at(space, args[0], size)
     old = int.from_bytes(data[at : at + size], "little")
     b = t.read(args[1], type_)
-    if op == "add" and type_ == "f32":
-        f = exact.F32
-        new = floats.flushed_sum(old, b) if t.is_global(space, args[0]) else exact.add(f, old, b)
+    if op == "add" and type_ in FORMATS:
+        new = floats.atomic_sum(FORMATS[type_], old, b, in_global=t.is_global(space, args[0]))
     elif op == "add" and floats.is_float(type_):
         new = floats.arithmetic("add", (type_,), (old, b))
     elif op == "cas":

@@ -115,7 +115,7 @@ def conversions() -> list[Simple]:
     found = []
     for mode in MODES:
         for ftz in ("", ".ftz"):
-            found.append(op(f"cvt.{mode}{ftz}.f32.f64", "f d"))
+            found.append(op_one_nan(f"cvt.{mode}{ftz}.f32.f64", "f d"))
             for whole in ("u32", "s32"):
                 found.append(op(f"cvt.{mode}i{ftz}.{whole}.f32", "r f"))
             for whole in ("u64", "s64"):
@@ -133,7 +133,7 @@ def conversions() -> list[Simple]:
         found += [op(f"cvt.{mode}.f16.f32", "h f"), op(f"cvt.{mode}.bf16.f32", "h f")]
         found += [op(f"cvt.{mode}.f16x2.f32", "r f f"), op(f"cvt.{mode}.bf16x2.f32", "r f f")]
     found += [op("cvt.rm.f16.f32", "h f"), op("cvt.rp.f16.f32", "h f"), op("cvt.rn.ftz.f16.f32", "h f")]
-    found += [op("cvt.rn.f16.f64", "h d"), op("cvt.rn.f16.s32", "h r"), op("cvt.rn.f16.u64", "h l")]
+    found += [op("cvt.rn.f16.s32", "h r"), op("cvt.rn.f16.u64", "h l")]
     found += [op_one_nan("cvt.f32.f16", "f h"), op_one_nan("cvt.f32.bf16", "f h"), op("cvt.f64.f32", "d f")]
     found += [op("cvt.ftz.f64.f32", "d f"), op("cvt.rn.f64.s32", "d r"), op("cvt.rn.f32.s16", "f h")]
     found += [op("cvt.sat.f32.f32", "f f"), op("cvt.ftz.sat.f32.f32", "f f"), op("cvt.rn.f64.u32", "d r")]

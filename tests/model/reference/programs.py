@@ -358,7 +358,10 @@ class Writer:
         elif kind == 1:
             self.emit(f"st.{space}.f64 [{a}], {self.pick('d')};")
             self.emit(f"{guard}atom.{space}.add.f64 {self.pick('d')}, [{a}], {self.source('d')};")
-            self.emit(f"ld.{space}.f64 {self.pick('d')}, [{a}];")
+            after = self.pick("d")
+            self.emit(f"ld.{space}.f64 {after}, [{a}];")
+            self.one_nan(after, "d")
+            self.emit(f"st.{space}.f64 [{a}], {after};")
         elif kind == 2:
             wide = self.rng.choice(("add.u64", "min.s64", "max.u64", "xor.b64", "exch.b64", "and.b64"))
             self.emit(f"st.{space}.b64 [{a}], {self.pick('l')};")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -46,7 +47,7 @@ def same_float(f: Format, got: int, expected: object) -> None:
     unsigned, real = TYPES[f]
     value = np.asarray(expected, real)
     if np.isnan(value):
-        assert got == f.nan
+        assert got == f.nan if f is not F64 else exact.is_nan(f, got)
     else:
         assert got == int(value.view(unsigned))
 
@@ -59,8 +60,8 @@ def test_narrowing_is_what_the_processor_computes(a: int) -> None:
         warnings.simplefilter("ignore")
         single, half = value.astype(np.float32), value.astype(np.float16)
     if np.isnan(value):
-        assert exact.convert(F64, F32, a) == 0x7FFFFFFF
-        assert exact.convert(F64, F16, a) == 0x7FFF
+        assert exact.is_nan(F32, exact.convert(F64, F32, a))
+        assert exact.is_nan(F16, exact.convert(F64, F16, a))
     else:
         assert exact.convert(F64, F32, a) == int(single.view(np.uint32))
         assert exact.convert(F64, F16, a) == int(half.view(np.uint16))
@@ -149,3 +150,30 @@ def test_minima_and_maxima_know_zeros_and_nans() -> None:
 )
 def test_floats_to_integers(a: int, width: int, signed: bool, mode: str, expected: int) -> None:
     assert exact.to_integer(F32, a, width, signed, mode) == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "operands", "mode", "tiny"),
+    [
+        # As an H200 does: 2^-126 (1 - 2^-26) rounds to 2^-126 and stays; 2^-126 (1 - 2^-24) flushes, although
+        # rounding among the subnormals, to even, would reach 2^-126 too.
+        (exact.mul, (0x00800400, 0x3F7FF800), "rn", False),
+        (exact.mul, (0x00800000, 0x3F7FFFFF), "rn", True),
+        (exact.mul, (0xAB8F08B2, 0x146517AA), "rn", False),
+        (exact.mul, (0xA3E72C46, 0x9C0DBF27), "rp", False),
+        (exact.fma, (0x00800001, 0x00800001, 0x80800000), "rn", False),
+        (exact.fma, (0xA49DD254, 0x094FA079, 0x00800000), "rn", False),
+    ],
+)
+def test_tiny_is_judged_after_rounding(
+    operation: Callable[..., int], operands: tuple[int, ...], mode: str, tiny: bool
+) -> None:
+    assert exact.is_tiny(F32, operation, operands, mode) is tiny
+
+
+def test_doubles_pass_nans_on() -> None:
+    """Measured on an H200: fma takes the second operand's NaN before the third's, and makes it quiet."""
+    a, c = 0x7FF8ABCD00000000, 0xFFF8000000000000
+    assert exact.fma(F64, a, 0x4000000000000000, c) == c
+    assert exact.add(F64, 0x7FF0000000000001, 0x3FF0000000000000) == 0x7FF8000000000001
+    assert exact.sub(F64, F64.infinity, F64.infinity) == 0xFFF8000000000000
