@@ -1,6 +1,6 @@
 # Every target does its own set-up. Overrides: PYTHON=python3.12, or NO_SETUP=1 to use the current
 # environment as it is (a GPU image that already has CuPy, a machine without a network).
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+PYTHON ?= $(shell tools/find-python.sh)
 PROFILES ?=
 ARGS ?=
 
