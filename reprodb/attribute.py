@@ -78,8 +78,12 @@ def _shape_values(kernel: Kernel) -> Pairs:
     return tuple((k, v) for k, v in kernel.defines if k in kernel.shape_defines)
 
 
-def _launch_shape(before: Result, after: Result) -> Layer:
-    old, new = before.kernel, after.kernel
+def shapes_differ(old: Kernel, new: Kernel) -> bool:
+    """Whether two kernels differ in grid, block, dynamic shared memory or a define that sizes them."""
+    return bool(_shape_changes(old, new))
+
+
+def _shape_changes(old: Kernel, new: Kernel) -> list[str]:
     details = _changes(_shape_values(old), _shape_values(new))
     if len(old.stages) != len(new.stages):
         details.append(f"{len(old.stages)} stages{_ARROW}{len(new.stages)}")
@@ -89,7 +93,7 @@ def _launch_shape(before: Result, after: Result) -> Layer:
             details += [f"{b.entry} {what} {_dim(x)}{_ARROW}{_dim(y)}" for what, x, y in sizes if x != y]
             if a.shared != b.shared:
                 details.append(f"{b.entry} shared {a.shared}{_ARROW}{b.shared} bytes")
-    return _layer(Cause.LAUNCH_SHAPE, details)
+    return details
 
 
 def _source(before: Result, after: Result, known: str) -> Layer:
@@ -220,7 +224,7 @@ def causes(
         toolchain = _toolchain(old, new, drivers)
     return (
         _input(before, after),
-        _launch_shape(before, after),
+        _layer(Cause.LAUNCH_SHAPE, _shape_changes(before.kernel, after.kernel)),
         _source(before, after, known_source),
         flags,
         toolchain,
@@ -400,6 +404,7 @@ def _bits_phrase(comparison: Comparison) -> str:
     if comparison.loss is not None:
         loss = comparison.loss
         phrases.append(f"{loss.output} differs in {loss.odd} of {loss.of} repetitions ({loss.where})")
+        phrases += [f"elements {loss.elements}"] if loss.elements else []
     elif comparison.churn is not None:
         churn = comparison.churn
         support = (

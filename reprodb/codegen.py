@@ -365,6 +365,19 @@ def sass_counts(text: str) -> dict[str, Counter[str]]:
     }
 
 
+_PTX_NAN = re.compile(r"\b0(?:[fF][7fF][fF]|[dD][7fF][fF]{2})[0-9a-fA-F]*\b|\b21[34]\d{7}\b")
+
+
+def nan_literals(ptx: str | None, sass: str) -> tuple[str, ...]:
+    """The NaNs that PTX spells out, where SASS prints a NaN: nvdisasm writes all payloads as `+QNAN`."""
+    if ptx is None or not re.search(r"\b[QS]NAN\b", sass):
+        return ()
+    words = {word.lower() for word in _PTX_NAN.findall(_ptx_clean(ptx))}
+    return tuple(
+        sorted(word for word in words if word.startswith("0") or 0x7F800000 < int(word) < 0x7FFFFFFF)
+    )
+
+
 # --- Code and its differences ------------------------------------------------------------------
 
 
@@ -375,9 +388,10 @@ def code_of(ptx: str | None, sass: str | None) -> Code:
     """
     by_ptx = ptx_counts(ptx) if ptx is not None else {}
     by_sass = sass_counts(sass) if sass is not None else {}
+    normal = normalise_sass(sass) if sass is not None else ""
     return Code(
         ptx=content_key("reprodb.ptx/1", normalise_ptx(ptx)) if ptx is not None else None,
-        sass=content_key("reprodb.sass/1", normalise_sass(sass)) if sass is not None else None,
+        sass=content_key("reprodb.sass/1", normal, *nan_literals(ptx, normal)) if sass is not None else None,
         constants=content_key("reprodb.constants/1", constants(sass)) if sass is not None else None,
         counts=tuple(
             FunctionCounts(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from reprodb.attribute import NOTHING_KNOWN, Background, attribute
+from reprodb.attribute import NOTHING_KNOWN, Background, attribute, shapes_differ
 from reprodb.bounds import bound_phrase, pool
 from reprodb.deltas import Fetch, output_delta, representative
 from reprodb.domain import Accuracy, Determinism, Lane, Output, Result, Role, Run, Status
@@ -107,6 +107,14 @@ def _obstacles(
     return found
 
 
+def _other_batch(baseline: Result, candidate: Result) -> bool:
+    """Whether two kernels differ in launch shape and nothing promises that it does not matter."""
+    old, new = baseline.kernel, candidate.kernel
+    return (
+        old.name != new.name and shapes_differ(old, new) and not (old.batch_invariant or new.batch_invariant)
+    )
+
+
 def _guarantee(output: Output, elsewhere: bool) -> bool:
     """Whether an output's bits are judged: guaranteed, and on another GPU or architecture from GPU to GPU."""
     return output.determinism is Determinism.GPU_TO_GPU if elsewhere else output.determinism.guaranteed
@@ -156,7 +164,11 @@ def _result_error(result: Result) -> str:
 
 
 def _one_side(
-    baseline: Result | None, candidate: Result | None, baseline_run: Run | None, candidate_run: Run | None
+    baseline: Result | None,
+    candidate: Result | None,
+    baseline_run: Run | None,
+    candidate_run: Run | None,
+    fetch: Fetch,
 ) -> Comparison:
     """A row with bits on one side at most."""
     either = _known(candidate or baseline)
@@ -171,7 +183,7 @@ def _one_side(
         )
     verdict = Verdict.NO_BASELINE if baseline_run is None else Verdict.NEW
     note = f"the baseline has no result ({_result_error(baseline)})" if baseline is not None else ""
-    if loss := loss_of(candidate_run, candidate):
+    if loss := loss_of(candidate_run, candidate, fetch):
         verdict = Verdict.DETERMINISM_LOST
         note = note or "nothing to compare with: the bits differ inside this run"
     return Comparison(*names, baseline, candidate, verdict, accuracy, loss=loss, note=note)
@@ -220,9 +232,9 @@ def compare_results(
     `across` names obstacles of ACROSS to compare over, labelled and without gating.
     """
     if baseline is None or candidate is None or Status.OK not in (baseline.status, candidate.status):
-        return _one_side(baseline, candidate, baseline_run, candidate_run)
+        return _one_side(baseline, candidate, baseline_run, candidate_run, fetch)
     if baseline.status is not Status.OK or candidate.status is not Status.OK:
-        row = _one_side(baseline, candidate, baseline_run, candidate_run)
+        row = _one_side(baseline, candidate, baseline_run, candidate_run, fetch)
         return attribute(row, baseline_run, candidate_run, background=background)
 
     obstacles = _obstacles(baseline, candidate, baseline_run, candidate_run)
@@ -232,11 +244,13 @@ def compare_results(
     other_arch = baseline.arch != candidate.arch
     if other_arch and not portable:
         labels.append(f"not gated: another architecture ({baseline.arch} → {candidate.arch})")
+    if _other_batch(baseline, candidate):
+        labels.append("not gated: two kernels of other launch shapes, and neither declares batch_invariant")
     other_gpu = baseline_run is not None and _gpu(baseline_run) != _gpu(candidate_run)
     elsewhere = portable and (other_arch or other_gpu)
 
-    loss = loss_of(candidate_run, candidate)
-    baseline_lost = loss_of(baseline_run, baseline) is not None
+    loss = loss_of(candidate_run, candidate, fetch)
+    baseline_lost = any(o.determinism.guaranteed and o.distinct > 1 for o in baseline.outputs)
     pairs = _pairs(baseline, candidate)
     verdict, shown = _bits_verdict(pairs, elsewhere)
     if barred:

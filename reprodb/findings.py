@@ -160,6 +160,7 @@ class Loss:
     of: int
     where: str  # "repetition 0 only", "last third", "scattered"
     advice: tuple[str, ...]  # commands to try
+    elements: str = ""  # which elements vary, where the patterns could be read: "3 of 64, the first at 5"
 
 
 @dataclass(frozen=True, slots=True)

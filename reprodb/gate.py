@@ -83,7 +83,7 @@ def begins_anew(comparison: Comparison, policy: Policy) -> bool:
     """Whether moved bits are the reference of a new history at once, without a blessing.
 
     Another input leaves nothing to compare with, as on a first night. Another source does so where the policy
-    says so, and where flags, toolchain and architecture stayed as they were.
+    says so, where it changed the code, and where flags, toolchain and architecture stayed as they were.
     """
     if not new_history(comparison) or comparison.attribution is None:
         return False
@@ -91,6 +91,8 @@ def begins_anew(comparison: Comparison, policy: Policy) -> bool:
         sides = (comparison.baseline, comparison.candidate)
         return len({side.lane for side in sides if side is not None}) == 1
     if comparison.verdict is not Verdict.CHANGED or policy.new_history is NewHistory.GATE:
+        return False
+    if Alarm.CODE_SAME_BITS_CHANGED in comparison.attribution.alarms:
         return False
     beside = (c for c in comparison.attribution.causes if c.name in _BESIDE_AN_EDIT)
     return all(layer.state is State.SAME for layer in beside)

@@ -14,6 +14,7 @@ from reprodb.findings import Churn, Loss, Support
 # Up to this many patterns a side, and bytes each, are read to see whether only the order of elements differs.
 ORDER_PATTERNS = 32
 ORDER_BYTES = 1 << 20
+_BYTES = frozenset({"uint8", "int8"})
 BUNDLED_SUITE = "reprodb"
 
 
@@ -152,7 +153,36 @@ def _advice(run: Run | None, result: Result, odd_at_start: bool) -> tuple[str, .
     )
 
 
-def loss_of(run: Run | None, result: Result) -> Loss | None:
+def _varying(output: Output, fetch: Fetch) -> str:
+    """Which elements vary from pattern to pattern; of raw bytes also at which offsets, as padding would."""
+    import numpy as np
+
+    size = bits.element_bytes(output.dtype, output.fields)
+    if output.elements < 2 or size * output.elements > ORDER_BYTES:
+        return ""
+    found = [data_of(p, fetch) for p in _by_count(output)[:ORDER_PATTERNS]]
+    rows = [np.frombuffer(d, np.uint8).reshape(-1, size) for d in found if d is not None]
+    if len(rows) < 2:
+        return ""
+    moved = np.flatnonzero(np.logical_or.reduce([(row != rows[0]).any(axis=1) for row in rows[1:]]))
+    told = f"{len(moved):,} of {output.elements:,}, the first at {moved[0]:,}"
+    offsets = _offsets(moved.tolist(), output.elements) if output.dtype in _BYTES else None
+    if offsets is None:
+        return told
+    step, places = offsets
+    return f"{told}: bytes {', '.join(map(str, places))} of every {step}, as padding does; declare the fields"
+
+
+def _offsets(moved: list[int], elements: int) -> tuple[int, tuple[int, ...]] | None:
+    """The step and the offsets in it, where just the elements at these offsets vary in every step."""
+    for step in (2, 4, 8, 12, 16, 24, 32, 48, 64):
+        places = sorted({at % step for at in moved})
+        if elements % step == 0 and len(places) < step and len(moved) == len(places) * (elements // step):
+            return step, tuple(places)
+    return None
+
+
+def loss_of(run: Run | None, result: Result, fetch: Fetch) -> Loss | None:
     """What a guaranteed output with several patterns lost; the worst one, results before witnesses.
 
     None where every guaranteed output has one pattern.
@@ -170,4 +200,5 @@ def loss_of(run: Run | None, result: Result) -> Loss | None:
         of=len(output.sequence),
         where=where,
         advice=_advice(run, result, where == "repetition 0 only"),
+        elements=_varying(output, fetch),
     )
