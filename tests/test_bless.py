@@ -449,4 +449,3 @@ def test_baselines_lists_what_counts_and_with_all_what_did(lab: Lab) -> None:
     }
     assert states["withdrawn"]["withdrawn"]["who"] == "Bob"
     assert states["active"]["bits"] == {"total": TREE_TOTAL}
-
