@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -89,64 +89,13 @@ class Notebook(Protocol):
     def put(self, key: str, outcome: Outcome) -> None: ...
 
 
-class Laboratory:
-    """Carries out experiments on one opened device, and remembers what was executed.
+class Workshop:
+    """Builds settings, from the store where it has them; counts what it compiled."""
 
-    Every experiment has the same repetitions and seed, so that equal code means equal bits on the model.
-    """
-
-    def __init__(
-        self,
-        pool: Pool,
-        platform: Platform,
-        store: ArtifactStore,
-        *,
-        repetitions: int,
-        jobs: int | None = None,
-        seed: int = 0,
-        notebook: Notebook | None = None,
-        done: Callable[[Experiment], None] = lambda _: None,
-    ) -> None:
-        self.lane: Lane = platform.lane
-        self.compiled = self.executed = 0  # how many compilations and executions it took
-        self._pool = pool
-        self._platform = platform
+    def __init__(self, store: ArtifactStore, jobs: int | None = None) -> None:
+        self.compiled = 0
         self._store = store
-        self._repetitions = repetitions
         self._jobs = jobs
-        self._seed = seed
-        self._notebook = notebook
-        self._done = done
-        self._number = 0
-        self._known: dict[str, tuple[int, Outcome]] = {}
-
-    def carry_out(self, settings: Sequence[Setting], *, afresh: bool = False) -> tuple[Experiment, ...]:
-        """One experiment a setting, in their order. `afresh` executes whatever was executed before.
-
-        A failed build or execution is a result with status and error, never an exception.
-        """
-        made = self.build(settings)
-        numbers = [self._number + place for place in range(1, len(settings) + 1)]
-        self._number += len(settings)
-        keys = [
-            self._key(setting, artifact) if isinstance(artifact, Artifact) else ""
-            for setting, artifact in zip(settings, made, strict=True)
-        ]
-        fresh: dict[str, int] = {}  # what is to be executed: key → its place here
-        for place, (key, artifact) in enumerate(zip(keys, made, strict=True)):
-            if not isinstance(artifact, Artifact) or artifact.build.status is not Status.OK:
-                continue
-            if afresh or (key not in self._known and not self._recall(key)):
-                fresh.setdefault(key, place)
-        self._execute(settings, made, fresh, numbers)
-        experiments = []
-        for place, (setting, artifact) in enumerate(zip(settings, made, strict=True)):
-            experiments.append(self._experiment(numbers[place], setting, artifact, keys[place]))
-            self._done(experiments[-1])
-        for key in fresh:  # what is remembered is not kept in memory whole
-            number, outcome = self._known[key]
-            self._known[key] = (number, without_data(outcome))
-        return tuple(experiments)
 
     def build(self, settings: Sequence[Setting]) -> list[Artifact | str]:
         """Each setting's artifact, failed builds too, or why nothing could be compiled."""
@@ -168,6 +117,61 @@ class Laboratory:
                 compiled.add(artifact.build.key)
         self.compiled += len(compiled)
         return made
+
+
+class Laboratory:
+    """Carries out experiments on one opened device, and remembers what was executed.
+
+    Every experiment has the same repetitions and seed, so that equal code means equal bits on the model.
+    """
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        pool: Pool,
+        platform: Platform,
+        *,
+        repetitions: int,
+        seed: int = 0,
+        notebook: Notebook | None = None,
+    ) -> None:
+        self.lane: Lane = platform.lane
+        self.workshop = workshop
+        self.executed = 0  # how many executions it took
+        self._pool = pool
+        self._platform = platform
+        self._repetitions = repetitions
+        self._seed = seed
+        self._notebook = notebook
+        self._number = 0
+        self._known: dict[str, tuple[int, Outcome]] = {}
+
+    def carry_out(self, settings: Sequence[Setting], *, afresh: bool = False) -> tuple[Experiment, ...]:
+        """One experiment a setting, in their order. `afresh` executes whatever was executed before.
+
+        A failed build or execution is a result with status and error, never an exception.
+        """
+        made = self.workshop.build(settings)
+        numbers = [self._number + place for place in range(1, len(settings) + 1)]
+        self._number += len(settings)
+        keys = [
+            self._key(setting, artifact) if isinstance(artifact, Artifact) else ""
+            for setting, artifact in zip(settings, made, strict=True)
+        ]
+        fresh: dict[str, int] = {}  # what is to be executed: key → its place here
+        for place, (key, artifact) in enumerate(zip(keys, made, strict=True)):
+            if not isinstance(artifact, Artifact) or artifact.build.status is not Status.OK:
+                continue
+            if afresh or (key not in self._known and not self._recall(key)):
+                fresh.setdefault(key, place)
+        self._execute(settings, made, fresh, numbers)
+        experiments = []
+        for place, (setting, artifact) in enumerate(zip(settings, made, strict=True)):
+            experiments.append(self._experiment(numbers[place], setting, artifact, keys[place]))
+        for key in fresh:  # what is remembered is not kept in memory whole
+            number, outcome = self._known[key]
+            self._known[key] = (number, without_data(outcome))
+        return tuple(experiments)
 
     # --- inside
 

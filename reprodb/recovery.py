@@ -97,6 +97,14 @@ class Compilers:
         self._install = install
         self.installed: list[Toolchain] = []
 
+    @property
+    def found(self) -> tuple[Toolchain, ...]:
+        return tuple(self._found)
+
+    @property
+    def may_install(self) -> bool:
+        return self._install is not None
+
     def like(self, recorded: Toolchain) -> Toolchain | Missing:
         """The same compiler of the same version, with the same parts where there are several."""
         wanted = tuple(part for part in recorded.components if part[0] != _HEADERS)

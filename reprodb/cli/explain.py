@@ -82,7 +82,7 @@ def explain(
     """
     from reprodb.cli.flow import RunOptions, opened_bench, terminated_as_interrupt
     from reprodb.cli.progress import listener
-    from reprodb.experiments import Laboratory
+    from reprodb.experiments import Laboratory, Workshop
     from reprodb.explanation import Means, moved
     from reprodb.explanation import explain as explain_row
     from reprodb.recovery import Library
@@ -102,7 +102,9 @@ def explain(
                 opened_bench(options, said) as bench,
             ):
                 means = Means(
-                    Laboratory(bench.pool, bench.platform, bench.store, repetitions=repetitions, jobs=jobs),
+                    Laboratory(
+                        Workshop(bench.store, jobs), bench.pool, bench.platform, repetitions=repetitions
+                    ),
                     Library(suite or [bundled_suite()]),
                     _compilers(install, said.said),
                     limit,
