@@ -14,6 +14,7 @@ def _register(app: typer.Typer) -> None:
     from reprodb.cli import (
         baselines,
         bless,
+        bisect,
         build,
         bundles,
         claim,
@@ -33,6 +34,7 @@ def _register(app: typer.Typer) -> None:
     nightly.register(app)
     diff.register(app)
     explain.register(app)
+    bisect.register(app)
     bless.register(app)
     baselines.register(app)
     code.register(app)
