@@ -91,10 +91,11 @@ Operand = Reg | Int | Float | Sym | Mem | Vec | Pair | Not | Sink | Args
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an instruction comes from by `.loc`: file name and line."""
+    """Where an instruction comes from by `.loc`: file and line; the column tells its statements apart."""
 
     file: str
     line: int
+    column: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -289,7 +290,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.tokens = list(_tokens(text))
         self.at = 0
-        self.files: dict[int, str] = {}
+        self.files = dict(self.named_files())
         self.source: Source | None = None
 
     # Reading tokens.
@@ -380,21 +381,31 @@ class _Parser:
                     raise _unreadable(self.token.line, f"{self.token.text!r}")
         return Module(version, target, tuple(functions), tuple(variables))
 
+    def named_files(self) -> Iterator[tuple[int, str]]:
+        """Every `.file` of the text, since compilers put them behind the code that names them.
+
+        Paths as the suite has them stay whole; of an absolute one the last part is told.
+        """
+        for token, index, path in zip(self.tokens, self.tokens[1:], self.tokens[2:], strict=False):
+            if token.text == ".file" and index.kind == "int" and path.kind == "string":
+                name = path.text.strip('"')
+                yield _integer(index.text), name.rsplit("/", 1)[-1] if name.startswith("/") else name
+
     def file(self) -> None:
-        index = self.integer()
-        self.files[index] = self.next().text.strip('"')
+        self.integer()
+        self.next()
         while self.accept(","):
             self.integer()
 
     def loc(self) -> None:
         index = self.integer()
         line = self.integer()
-        self.integer()
+        column = self.integer()
         line_of_text = self.tokens[self.at - 1].line
         while self.token.line == line_of_text and self.token.kind != "end":
             self.next()  # function_name and inlined_at say where inlined code was called
-        name = self.files.get(index, f"file {index}").rsplit("/", 1)[-1]
-        self.source = Source(name, line) if line else None
+        name = self.files.get(index, f"file {index}")
+        self.source = Source(name, line, column) if line else None
 
     # Variables.
 
