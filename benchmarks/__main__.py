@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import model, nightly, startup
+from benchmarks import compare, model, nightly, startup
 from benchmarks.harness import Row, Spread
 from reprodb.codec import encode
 from reprodb.environment import host_environment
@@ -19,6 +19,7 @@ RESULTS = Path(__file__).parent / "results"
 
 WITHOUT_GPU: dict[str, Callable[[], list[Row]]] = {
     "startup": startup.rows,
+    "compare": compare.rows,
     "model": model.rows,
     "nightly": nightly.rows,
 }
