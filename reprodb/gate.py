@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -10,15 +9,11 @@ from fnmatch import fnmatchcase
 
 from reprodb.domain import Accuracy, Run, Status
 from reprodb.errors import Exit
-from reprodb.findings import Alarm, CanaryOutcome, Cause, Comparison, Diff, MatrixRow, State, Verdict
+from reprodb.findings import Alarm, Cause, Comparison, Diff, MatrixRow, State, Verdict
+from reprodb.headline import first_night as is_first_night
+from reprodb.headline import headline
 from reprodb.policy import Expectation, NewHistory, Policy, RequireEqual
 
-# Rows in the headline, most serious first.
-_ORDER = (
-    Verdict.DETERMINISM_LOST, Verdict.CHANGED, Verdict.MISSING, Verdict.NO_RESULT, Verdict.LATENT,
-    Verdict.DETERMINISM_GAINED, Verdict.NEW, Verdict.NO_BASELINE, Verdict.NOT_COMPARABLE, Verdict.CHURN,
-    Verdict.SAME,
-)  # fmt: skip
 _WORDS = {
     Verdict.DETERMINISM_LOST: "determinism lost",
     Verdict.DETERMINISM_GAINED: "determinism gained",
@@ -211,33 +206,16 @@ def _unmet(policy: Policy, diff: Diff, today: date) -> list[str]:
     return notes
 
 
-def _counted(comparisons: Iterable[Comparison]) -> str:
-    counts = Counter(c.verdict for c in comparisons)
-    return ", ".join(f"{counts[v]:,} {_WORDS.get(v, v.value)}" for v in _ORDER if counts[v])
+def _edits(comparisons: Iterable[Comparison]) -> bool:
+    """Whether all that gates are moved bits of another source or input."""
+    gated = [c for c in comparisons if c.gated]
+    return bool(gated) and all(c.verdict in _MOVED and new_history(c) for c in gated)
 
 
-def _headline(diff: Diff, code: Exit, failed: list[CanaryOutcome]) -> str:
-    rows = _counted(diff.comparisons) or "no rows"
-    compared = f"{diff.compared:,} compared"
-    if failed:
-        return f"canary failed, this run counts for nothing: {', '.join(c.name for c in failed)}"
-    if code is Exit.UNTRUSTWORTHY:
-        lost = any(c.verdict is Verdict.DETERMINISM_LOST and c.gated for c in diff.comparisons)
-        return f"{'determinism lost' if lost else 'accuracy outside'}: {rows}; {compared}"
-    if code is Exit.CHANGED:
-        gated = [c for c in diff.comparisons if c.gated]
-        edits = bool(gated) and all(c.verdict in _MOVED and new_history(c) for c in gated)
-        return f"{'source changed and bits with it' if edits else 'bits changed'}: {rows}; {compared}"
-    if code is Exit.NO_ANSWER:
-        return f"no answer: {rows}; {compared}"
-    if not diff.compared:
-        return f"first night, nothing to compare with yet: {rows}"
-    return f"clean: {rows}; {compared}"
-
-
-def _notes(diff: Diff, policy: Policy, today: date) -> tuple[str, ...]:
+def _notes(diff: Diff, policy: Policy, today: date, code: Exit) -> tuple[str, ...]:
     notes = list(diff.notes)
-    if bare := sum(c.verdict is Verdict.NO_BASELINE for c in diff.comparisons):
+    bare = sum(c.verdict is Verdict.NO_BASELINE for c in diff.comparisons)
+    if bare and not is_first_night(diff, code):
         notes.append(f"{bare:,} row{'s' * (bare != 1)} without a baseline")
     loud = [
         c
@@ -301,7 +279,7 @@ def judge(
     return replace(
         diff,
         exit_code=int(code),
-        headline=_headline(diff, code, failed),
+        headline=headline(diff, code, [reason.text for reason in reasons], edits=_edits(diff.comparisons)),
         reasons=tuple(reason.text for reason in reasons),
-        notes=_notes(diff, policy, today),
+        notes=_notes(diff, policy, today, code),
     )

@@ -123,8 +123,9 @@ def test_a_canary_that_did_not_churn_is_a_note() -> None:
 def test_first_night_is_clean_and_says_so() -> None:
     diff = gate(no_baseline(), nightly=True, first_night=True)
     assert diff.exit_code == 0
-    assert diff.headline == "first night, nothing to compare with yet: 1 no baseline"
-    assert "1 row without a baseline" in diff.notes
+    assert diff.headline == "first night: 1 row recorded, and nothing to compare with yet"
+    assert diff.notes == ()
+    assert "1 row without a baseline" in gate(same(), no_baseline()).notes
 
 
 def test_a_first_night_without_any_bits_is_no_answer() -> None:
@@ -284,9 +285,35 @@ def test_required_equality_without_a_result_is_no_answer() -> None:
     assert gate(same(), policy=policy, matrix=matrix(results)).exit_code == 4
 
 
-def test_the_headline_counts_rows_by_verdict() -> None:
-    assert gate(same("a"), same("b"), changed()).headline == "bits changed: 1 changed, 2 same; 3 compared"
-    assert gate(same()).headline == "clean: 1 same; 1 compared"
+HEADLINES = {
+    "clean: every fixed-order kernel has its bits; 1 same": [same()],
+    "clean: every fixed-order kernel has its bits; 1 churn, 1 same": [same(), churn()],
+    "clean: only arrival-order kernels could be compared; 1 churn": [churn()],
+    "clean: no fixed-order result moved, witness bits did in 1 row; 1 latent, 1 same": [same(), latent()],
+    "bits changed in sin under default; 1 changed, 2 same": [same("a"), same("b"), changed()],
+    "bits changed in sin under a and b; 2 changed": [changed(profile="a"), changed(profile="b")],
+    "bits changed in sin under a, b and 2 more profiles; 4 changed": [
+        changed(profile=name) for name in "abcd"
+    ],
+    "bits changed in cos and sin; 2 changed": [changed("cos"), changed("sin")],
+    "bits changed in sin under default, nothing came of gone under default; 1 changed, 1 missing": [
+        changed(),
+        row(make_result(kernel="gone"), None),
+    ],
+    "determinism lost in tree under default; 1 determinism lost": [
+        row(make_result(kernel="tree"), make_result(LOST, kernel="tree"))
+    ],
+    "accuracy outside its tolerance in wrong under default; 1 same": [outside()],
+    "no answer for tree under default; 1 no result, 1 same": [
+        row(make_result(kernel="tree"), make_result(kernel="tree", status=Status.TIMED_OUT)),
+        same(),
+    ],
+}
+
+
+@pytest.mark.parametrize("words", HEADLINES)
+def test_the_headline_says_what_happened_and_to_what(words: str) -> None:
+    assert gate(*HEADLINES[words]).headline == words
 
 
 def test_a_loud_alarm_is_a_note() -> None:

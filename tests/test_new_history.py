@@ -62,7 +62,7 @@ def test_an_edit_that_moved_the_bits_gates_until_it_is_blessed_and_is_no_regress
     assert row.attribution is not None
     assert row.attribution.new_history == "new history: source changed (_lib/sum_squares.cu)"
     assert row.gate_reason == "new history: source changed (_lib/sum_squares.cu), changed"
-    assert diff.headline == "source changed and bits with it: 1 changed; 1 compared"
+    assert diff.headline == "source changed and bits with it in sum_squares_tree under default; 1 changed"
     assert diff.notes == (
         "new history: source changed (_lib/sum_squares.cu): sum_squares_tree ramp1000-4194915 (default)",
     )
@@ -123,7 +123,7 @@ def test_a_toolkit_regression_beside_an_edit_of_another_kernel_keeps_its_name() 
     }
     fetch = store_of(old, new, other, references[other.row][0]).__getitem__
     diff = review_night(Side(at(5), (new, other)), references, fetch, ACCEPT, now=NOW)
-    assert diff.headline == "bits changed: 2 changed; 2 compared"
+    assert diff.headline == "bits changed in sum_squares_tree and sin; 2 changed"
     assert "changed: sin ramp1000-4194915 (default)" in diff.reasons
 
 
