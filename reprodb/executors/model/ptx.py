@@ -91,11 +91,15 @@ Operand = Reg | Int | Float | Sym | Mem | Vec | Pair | Not | Sink | Args
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an instruction comes from by `.loc`: file and line; the column tells its statements apart."""
+    """Where an instruction comes from by `.loc`: file and line; the column tells its statements apart.
+
+    `root` is the statement outside of all inlined functions, None where this is no inlined code.
+    """
 
     file: str
     line: int
     column: int = field(default=0, compare=False)
+    root: Source | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -291,6 +295,7 @@ class _Parser:
         self.tokens = list(_tokens(text))
         self.at = 0
         self.files = dict(self.named_files())
+        self.roots: dict[tuple[int, int, int], Source | None] = {}  # of the places named so far
         self.source: Source | None = None
 
     # Reading tokens.
@@ -398,14 +403,22 @@ class _Parser:
             self.integer()
 
     def loc(self) -> None:
-        index = self.integer()
-        line = self.integer()
-        column = self.integer()
-        line_of_text = self.tokens[self.at - 1].line
+        line_of_text = self.token.line
+        here = self.location()
+        root = None
         while self.token.line == line_of_text and self.token.kind != "end":
-            self.next()  # function_name and inlined_at say where inlined code was called
-        name = self.files.get(index, f"file {index}")
-        self.source = Source(name, line, column) if line else None
+            if self.next().text == "inlined_at":
+                site = self.location()
+                root = self.roots.get(site) or Source(self.file_name(site[0]), *site[1:])
+        self.roots[here] = root
+        index, line, column = here
+        self.source = Source(self.file_name(index), line, column, root) if line else None
+
+    def location(self) -> tuple[int, int, int]:
+        return self.integer(), self.integer(), self.integer()
+
+    def file_name(self, index: int) -> str:
+        return self.files.get(index, f"file {index}")
 
     # Variables.
 
