@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from reprodb.cli.flow import RunOptions, record_run
-from reprodb.cli.progress import listener
+from reprodb import campaign
+from reprodb.artifacts import ArtifactStore
+from reprodb.build import build_each, request
 from reprodb.codegen import step_phrase
 from reprodb.domain import FunctionCounts, Result
+from reprodb.profiles import bundled_profiles, load_profiles, select
 from reprodb.render.code import Pair, Side, show
 from reprodb.sidebyside import Line, side_by_side, stretches
 from reprodb.store import open_store
+from reprodb.suite import bundled_suite, load_suite, select_kernels
+from reprodb.toolchains import catalog
+from tests.builders import STARTED, make_result, make_run
 from tests.command import Said, reprodb
 
 PROFILES = ("default", "no-fmad", "cuda12", "cuda12-no-fmad")
@@ -25,18 +31,20 @@ STEP = "FFMA 1 fewer, FMUL and FADD 1 more each"
 
 @pytest.fixture(scope="module", name="database")
 def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled tree under NVRTC 12 and 13, with and without contraction, executed once each."""
+    """Two bundled kernels by NVRTC 12 and 13, with and without contraction; their bits do not matter."""
     folder = tmp_path_factory.mktemp("code")
-    options = RunOptions(
-        kernels=("sum_squares_tree", "sum_tree_atomic"),
-        profiles=PROFILES,
-        repetitions=1,
-        device="model",
-        store=folder / "store",
-        label="code",
-    )
+    suite = load_suite(bundled_suite())
+    kernels = select_kernels(suite, ("sum_squares_tree", "sum_tree_atomic"))
+    profiles = select(load_profiles(bundled_profiles()), PROFILES)
+    plan = campaign.plan(suite, kernels, profiles, catalog.find(), arch="sm_90")
+    wanted = [request(suite, b.kernel, b.profile, b.toolchain, b.arch) for b in plan.builds]
     with open_store(str(folder / "reprodb.db"), write=True) as store:
-        record_run(options, store, listener(quiet=True))
+        run_id = store.begin(replace(make_run(None), finished_at=None, label="code"))
+        for asked, artifact in build_each(wanted, ArtifactStore(folder / "store")):
+            kernel = next(k for k in kernels if k.name == asked.kernel)
+            row = make_result(kernel=kernel, profile=asked.profile.name, build=artifact.build)
+            store.record(run_id, row, artifact)
+        store.finish(run_id, 0, STARTED)
     return folder / "reprodb.db"
 
 
