@@ -169,8 +169,14 @@ class Retirement:
     when: datetime
 
 
+def _to_the_millisecond(moment: datetime) -> datetime:
+    """UTC, so precise that two decisions of one script have an order."""
+    utc = moment.astimezone(UTC)
+    return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
+
+
 def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _scope_pairs(scope: Scope) -> Pairs:
@@ -339,7 +345,7 @@ class Ledger:
             raise UsageError("a blessing needs a reason", remedy='say why: --reason "…"')
         if not who.strip():
             raise UsageError("a blessing needs a name", remedy="say who blesses")
-        moment = now.astimezone(UTC).replace(microsecond=0)
+        moment = _to_the_millisecond(now)
         blessing = Blessing(
             scope=scope_of(run, result),
             sha256=_digests(result),
@@ -376,7 +382,7 @@ class Ledger:
             raise UsageError(f"blessing {found[0].id} is already withdrawn, since {_time(before.when)}")
         if not why.strip():
             raise UsageError("a withdrawal needs a reason", remedy='say why: --reason "…"')
-        moment = now.astimezone(UTC).replace(microsecond=0)
+        moment = _to_the_millisecond(now)
         record = Withdrawal(found[0].id, who.strip(), why.strip(), moment)
         return replace(self, withdrawals=(*self.withdrawals, record))
 
@@ -384,7 +390,7 @@ class Ledger:
         """The ledger in which the row of a scope is gone on purpose. If it returns, it starts anew."""
         if not why.strip():
             raise UsageError("a retirement needs a reason", remedy='say why: --reason "…"')
-        moment = now.astimezone(UTC).replace(microsecond=0)
+        moment = _to_the_millisecond(now)
         record = Retirement(scope, who.strip(), why.strip(), moment)
         return replace(self, retirements=(*self.retirements, record))
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from reprodb.cli.flow import RecordedRun
-from reprodb.cli.nightly import judge_night
 from reprodb.cli.sealing import decider, sealed
 from reprodb.domain import (
     Accuracy,
@@ -22,13 +20,11 @@ from reprodb.domain import (
     Run,
     Scope,
     Status,
-    Suite,
     scope_of,
 )
 from reprodb.errors import StoreError, UsageError
-from reprodb.findings import Comparison, Diff, Verdict
+from reprodb.findings import Verdict
 from reprodb.ledger import Ledger, load_ledger
-from reprodb.policy import parse_policy
 from reprodb.store import open_store
 from tests.builders import (
     ATOMIC_TOTAL,
@@ -41,59 +37,14 @@ from tests.builders import (
     make_result,
 )
 from tests.command import Said, reprodb
+from tests.nights import Nights, row, verdicts
 
 LOST = [TREE_TOTAL, ATOMIC_TOTAL]
 EDITED = (("_lib/sum_squares.cu", "bb" * 32),)
 
 
-class Lab:
-    """A folder with a database, a ledger and a policy, in which a night is recorded rather than executed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.database = folder / "reprodb.db"
-        self.path = folder / "reprodb.lock"
-        self.policy = ""
-        self.nights = 0
-
-    @property
-    def ledger(self) -> Ledger:
-        return load_ledger(self.path)
-
-    def night(
-        self,
-        *results: Result,
-        canaries: tuple[CanaryOutcome, ...] = (),
-        finish: bool = True,
-        at: datetime | None = None,
-    ) -> Diff:
-        """One night of the whole suite, as `reprodb nightly` judges and records it."""
-        self.nights += 1
-        started = at or STARTED + timedelta(days=self.nights)
-        run = Run(
-            f"{self.nights:032x}"[::-1],
-            "reprodb",
-            results[0].lane,
-            make_environment(),
-            started,
-            kind="nightly",
-            canaries=canaries,
-        )
-        with open_store(str(self.database), write=True) as store:
-            run_id = store.begin(run)
-            store.record_many(run_id, [(result, None) for result in results])
-            if finish:
-                store.finish(run_id, None, started + timedelta(minutes=1), canaries=canaries)
-            recorded = RecordedRun(
-                store.run(run_id), store.results(run_id), Suite("reprodb", self.folder, ()), ""
-            )
-            if not finish:
-                return Diff(None, recorded.run, ())
-            now = max(datetime.now(UTC), started + timedelta(minutes=1))
-            return judge_night(store, recorded, parse_policy(self.policy), self.ledger, now, everything=True)
-
-    def call(self, *args: object) -> Said:
-        return reprodb(*args, "--db", self.database, folder=self.folder)
+class Lab(Nights):
+    """Nights in which somebody blesses."""
 
     def bless(self, *args: object) -> Said:
         said = self.call("bless", *args, "--reason", "toolkit 13.5", "--who", "Ada")
@@ -114,14 +65,6 @@ def a_lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-def rows(diff: Diff) -> dict[str, Verdict]:
-    return {c.kernel: c.verdict for c in diff.comparisons}
-
-
-def row(diff: Diff, kernel: str = "sum_squares_tree") -> Comparison:
-    return next(c for c in diff.comparisons if c.kernel == kernel)
-
-
 def moved(kernel: str = "sum_squares_tree") -> Result:
     return make_result([ATOMIC_TOTAL] * 100, kernel=kernel)
 
@@ -133,7 +76,7 @@ def test_blessing_y_touches_y_alone_and_the_next_night_is_quiet(lab: Lab) -> Non
     """X has no baseline while Y moved: the real change wins, and blessing Y leaves X and Z as they are."""
     lab.night(make_result(kernel="y"), make_result(kernel="z"))
     diff = lab.night(make_result(kernel="x"), moved("y"), moved("z"))
-    assert rows(diff) == {"x": Verdict.NO_BASELINE, "y": Verdict.CHANGED, "z": Verdict.CHANGED}
+    assert verdicts(diff) == {"x": Verdict.NO_BASELINE, "y": Verdict.CHANGED, "z": Verdict.CHANGED}
     assert diff.exit_code == 1
     lab.bless("latest", "y")
     assert [b.scope.kernel for b in lab.ledger.blessings] == ["y"]
@@ -145,7 +88,7 @@ def test_blessing_y_touches_y_alone_and_the_next_night_is_quiet(lab: Lab) -> Non
         assert (told.scope.kernel, told.changed, told.who) == ("y", blessing.changed, "Ada")
         assert store.check() == ()
     again = lab.night(make_result(kernel="x"), moved("y"), moved("z"))
-    assert rows(again) == {"x": Verdict.SAME, "y": Verdict.SAME, "z": Verdict.CHANGED}
+    assert verdicts(again) == {"x": Verdict.SAME, "y": Verdict.SAME, "z": Verdict.CHANGED}
     assert row(again, "y").reference_kind == "blessed"
     assert row(again, "z").reference_run == 1
 
@@ -265,7 +208,7 @@ def test_blessing_again_changes_nothing_and_completes_a_history_that_was_cut_off
     assert lab.path.read_text() == text
     # The machine stopped between the ledger's file and the database's commit.
     lab.database.unlink()
-    lab.nights = 0
+    lab.count = 0
     lab.night(make_result())
     lab.night(moved())
     lab.bless("latest")
@@ -335,12 +278,12 @@ def test_a_withdrawn_blessing_gives_the_reference_before_back(lab: Lab) -> None:
     lab.night(make_result())
     lab.night(moved())
     lab.bless("latest")
-    assert rows(lab.night(moved())) == {"sum_squares_tree": Verdict.SAME}
+    assert verdicts(lab.night(moved())) == {"sum_squares_tree": Verdict.SAME}
     ident = lab.ledger.blessings[0].id
     said = lab.call("baselines", "withdraw", ident[:6], "--reason", "wrong card", "--who", "Bob")
     assert said.out.startswith(f"withdrawn: {ident}, sum_squares_tree")
     diff = lab.night(moved())
-    assert rows(diff) == {"sum_squares_tree": Verdict.CHANGED}
+    assert verdicts(diff) == {"sum_squares_tree": Verdict.CHANGED}
     assert row(diff).reference_run == 1
     with open_store(str(lab.database)) as store:
         assert store.blessings()[0].withdrawn_why == "wrong card"
@@ -353,9 +296,9 @@ def test_an_expired_blessing_gives_the_reference_before_back(lab: Lab) -> None:
     lab.night(moved())
     lab.bless("latest", "--expires", "90d")
     made = lab.ledger.blessings[0].when
-    assert rows(lab.night(moved(), at=made + timedelta(days=89))) == {"sum_squares_tree": Verdict.SAME}
+    assert verdicts(lab.night(moved(), at=made + timedelta(days=89))) == {"sum_squares_tree": Verdict.SAME}
     late = lab.night(moved(), at=made + timedelta(days=91))
-    assert rows(late) == {"sum_squares_tree": Verdict.CHANGED}
+    assert verdicts(late) == {"sum_squares_tree": Verdict.CHANGED}
     assert late.exit_code == 1
 
 
@@ -374,19 +317,19 @@ def test_a_withdrawal_needs_no_database(lab: Lab) -> None:
 def test_a_kernel_that_was_taken_out_on_purpose_is_retired(lab: Lab) -> None:
     lab.night(make_result(kernel="kept"), make_result(kernel="gone"))
     diff = lab.night(make_result(kernel="kept"))
-    assert rows(diff) == {"kept": Verdict.SAME, "gone": Verdict.MISSING}
+    assert verdicts(diff) == {"kept": Verdict.SAME, "gone": Verdict.MISSING}
     assert diff.exit_code == 1
     assert "no such row of kernel 'gone'" in lab.refused("latest", "gone")
     out = lab.bless("latest", "gone", "--missing").out
     assert "gone ramp1000-4194915 (default, sm_90): retired, it had 0x4b25426d" in out
     quiet = lab.night(make_result(kernel="kept"))
-    assert rows(quiet) == {"kept": Verdict.SAME}
+    assert verdicts(quiet) == {"kept": Verdict.SAME}
     assert quiet.exit_code == 0
     # A night after the decision: what comes back starts anew.
     back = lab.night(
         make_result(kernel="kept"), moved("gone"), at=lab.ledger.retirements[0].when + timedelta(days=1)
     )
-    assert rows(back)["gone"] is Verdict.NO_BASELINE
+    assert verdicts(back)["gone"] is Verdict.NO_BASELINE
     (gone,) = reprodb("baselines", "--all", "--json", folder=lab.folder).json["retired"]
     assert (gone["kernel"], gone["who"], gone["why"]) == ("gone", "Ada", "toolkit 13.5")
 
@@ -397,14 +340,14 @@ def test_a_blessed_row_that_a_new_machine_lacks_is_missing(lab: Lab) -> None:
     lab.bless("latest")
     lab.database.unlink()
     diff = lab.night(make_result(kernel="kept"))
-    assert rows(diff) == {"kept": Verdict.SAME, "gone": Verdict.MISSING}
+    assert verdicts(diff) == {"kept": Verdict.SAME, "gone": Verdict.MISSING}
 
 
 def test_a_new_machine_knows_the_blessed_bits_and_the_blessed_source(lab: Lab) -> None:
     lab.night(make_result())
     lab.bless("latest")
     lab.database.unlink()
-    assert rows(lab.night(make_result())) == {"sum_squares_tree": Verdict.SAME}
+    assert verdicts(lab.night(make_result())) == {"sum_squares_tree": Verdict.SAME}
     lab.database.unlink()
     diff = lab.night(replace(moved(), build=make_build(sources=EDITED)))
     found = row(diff)

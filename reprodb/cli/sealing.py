@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,33 +57,50 @@ def sealed(path: Path, before: Ledger, after: Ledger) -> Iterator[Callable[[], N
 
     was: bytes | None = None
     written = False
-    mask: set[signal.Signals] | None = None
-    main = threading.current_thread() is threading.main_thread()
+    with ExitStack() as held:
 
-    def seal() -> None:
-        nonlocal was, written, mask
-        if main and mask is None:
-            mask = set(map(signal.Signals, signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)))
-        if not written:  # a transaction that is tried again calls again
-            if load_ledger(path) != before:
-                raise UsageError(f"{path} changed meanwhile", remedy="run the command again")
-            was = path.read_bytes() if path.exists() else None
+        def seal() -> None:
+            nonlocal was, written
+            if not written:  # a transaction that is tried again calls again
+                held.enter_context(signals_held())
+                if load_ledger(path) != before:
+                    raise UsageError(f"{path} changed meanwhile", remedy="run the command again")
+                was = path.read_bytes() if path.exists() else None
+            try:
+                after.save(path)
+            except OSError as error:
+                raise StoreError(
+                    f"the ledger {path} cannot be written: {error.strerror}", remedy="nothing was recorded"
+                ) from None
+            written = True
+
         try:
-            after.save(path)
-        except OSError as error:
-            raise StoreError(
-                f"the ledger {path} cannot be written: {error.strerror}", remedy="nothing was recorded"
-            ) from None
-        written = True
+            yield seal
+        except BaseException:
+            if written and was is None:
+                path.unlink(missing_ok=True)
+            elif written and was is not None:
+                replace_file(path, was)
+            raise
 
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """While this runs, SIGINT and SIGTERM wait; the first of them arrives at the end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        came.append(number)
+
+    # Handlers and no mask: a signal to the process reaches any thread that does not mask it.
+    before = {number: signal.signal(number, note) for number in _HELD}
     try:
-        yield seal
-    except BaseException:
-        if written and was is None:
-            path.unlink(missing_ok=True)
-        elif written and was is not None:
-            replace_file(path, was)
-        raise
+        yield
     finally:
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
