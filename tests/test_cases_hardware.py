@@ -1,4 +1,4 @@
-"""Reports whose cause is a card, a driver or months of runs: recorded results through store, nights and diffs."""
+"""Reports whose cause is a card, a driver or months of runs: recorded results through store and diffs."""
 
 from __future__ import annotations
 
