@@ -122,7 +122,8 @@ class Workshop:
 class Laboratory:
     """Carries out experiments on one opened device, and remembers what was executed.
 
-    Accuracy is not judged. Every experiment has the same repetitions and seed, so that equal code means equal bits on the model.
+    Every experiment has the same repetitions and seed, so that equal code means equal bits on the model.
+    Accuracy is not judged.
     """
 
     def __init__(

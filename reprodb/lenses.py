@@ -104,7 +104,10 @@ class BitsLens:
         """The identity of all the cases' bits, or why there is none."""
         parts = []
         for result in results:
-            bits = bits_of(result, judged(result.kernel, result.case))
+            outputs = judged(result.kernel, result.case)
+            if not outputs:
+                return None, f"{result.kernel.name} guarantees none of its bits"
+            bits = bits_of(result, outputs)
             if bits is None:
                 return None, failure(result)
             parts += [result.case.name, bits]

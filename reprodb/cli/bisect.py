@@ -46,6 +46,7 @@ class Wanted:
     suite: Path
     arch: str | None
     patches: bool
+    code: bool
 
 
 def register(app: typer.Typer) -> None:
@@ -116,7 +117,7 @@ def bisect(
 
     wanted = Wanted(
         kernel, good, bad, commits, tuple(case or ()), _profile(profiles_file, profile, compiler),
-        suite or bundled_suite(), arch, patches,
+        suite or bundled_suite(), arch, patches, code,
     )  # fmt: skip
     _check(wanted)
     options = RunOptions(device=device, store=store, timeout=timeout, jobs=jobs, repetitions=repetitions)
@@ -272,6 +273,7 @@ def _series(wanted: Wanted, tools: Tools, compilers: Compilers) -> tuple[Series,
 
 
 def _versions(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, str]:
+    from reprodb.lenses import judged
     from reprodb.series import VersionSeries, subject_of
     from reprodb.suite import load_suite
     from reprodb.toolchains.registry import Registry
@@ -280,6 +282,11 @@ def _versions(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, 
     good, bad = wanted.good or "", wanted.bad or ""
     compiler = wanted.profile.compiler
     subject = subject_of(load_suite(wanted.suite), wanted.kernel, wanted.cases, wanted.profile, arch)
+    if not wanted.code and not any(judged(subject.kernel, case) for case in subject.cases):
+        raise UsageError(
+            f"{wanted.kernel} guarantees none of its bits: they differ from execution to execution",
+            remedy="--code looks for a change of its code",
+        )
     index = Registry() if compilers.may_install else None
     versions_known = known(compiler, majors(good, bad), compilers.found, index)
     versions = between(versions_known, good, bad, every=wanted.patches)
