@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
 from reprodb.cli import main
+
+SCHEMAS = Path(__file__).parents[1] / "docs" / "schemas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,13 @@ class Said:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+def valid(document: Any, name: str) -> Any:
+    """The document, which follows the schema of that name in docs/schemas."""
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
+    return document
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from tests.builders import (
     make_output,
     make_result,
 )
-from tests.command import Said, reprodb
+from tests.command import Said, reprodb, valid
 from tests.nights import Nights, row, verdicts
 
 LOST = [TREE_TOTAL, ATOMIC_TOTAL]
@@ -114,7 +114,7 @@ def test_it_prints_what_changed_against_the_reference_before(lab: Lab) -> None:
 def test_json_says_the_same(lab: Lab) -> None:
     lab.night(make_result())
     lab.night(moved())
-    document = lab.bless("latest", "--json").json
+    document = valid(lab.bless("latest", "--json").json, "bless")
     assert (document["schema"], document["written"]) == ("reprodb.bless/1", True)
     (blessed,) = document["blessed"]
     assert (blessed["verdict"], blessed["id"]) == ("changed", lab.ledger.blessings[0].id)
@@ -330,7 +330,8 @@ def test_a_kernel_that_was_taken_out_on_purpose_is_retired(lab: Lab) -> None:
         make_result(kernel="kept"), moved("gone"), at=lab.ledger.retirements[0].when + timedelta(days=1)
     )
     assert verdicts(back)["gone"] is Verdict.NO_BASELINE
-    (gone,) = reprodb("baselines", "--all", "--json", folder=lab.folder).json["retired"]
+    listed = valid(reprodb("baselines", "--all", "--json", folder=lab.folder).json, "baselines")
+    (gone,) = listed["retired"]
     assert (gone["kernel"], gone["who"], gone["why"]) == ("gone", "Ada", "toolkit 13.5")
 
 
@@ -378,17 +379,16 @@ def test_baselines_lists_what_counts_and_with_all_what_did(lab: Lab) -> None:
     lab.bless("latest")
     lab.night(moved())
     lab.bless("latest", "--expires", "2w")
-    listed = reprodb("baselines", "--json", folder=lab.folder).json
+    listed = valid(reprodb("baselines", "--json", folder=lab.folder).json, "baselines")
     assert listed["schema"] == "reprodb.baselines/1"
     (one,) = listed["baselines"]
     assert (one["state"], one["bits"], one["who"]) == ("active", {"total": ATOMIC_TOTAL}, "Ada")
-    everything = reprodb("baselines", "--all", "--json", folder=lab.folder).json["baselines"]
-    assert [b["state"] for b in everything] == ["replaced", "active"]
+    everything = valid(reprodb("baselines", "--all", "--json", folder=lab.folder).json, "baselines")
+    assert [b["state"] for b in everything["baselines"]] == ["replaced", "active"]
     lab.call("baselines", "withdraw", one["id"], "--reason", "no", "--who", "Bob")
     table = reprodb("baselines", "--all", folder=lab.folder).out
     assert "withdrawn" in table
-    states = {
-        b["state"]: b for b in reprodb("baselines", "--all", "--json", folder=lab.folder).json["baselines"]
-    }
+    listed = valid(reprodb("baselines", "--all", "--json", folder=lab.folder).json, "baselines")
+    states = {b["state"]: b for b in listed["baselines"]}
     assert states["withdrawn"]["withdrawn"]["who"] == "Bob"
     assert states["active"]["bits"] == {"total": TREE_TOTAL}

@@ -23,7 +23,7 @@ from reprodb.store import open_store
 from reprodb.suite import bundled_suite, load_suite, select_kernels
 from reprodb.toolchains import catalog
 from tests.builders import STARTED, make_result, make_run
-from tests.command import Said, reprodb
+from tests.command import Said, reprodb, valid
 
 PROFILES = ("default", "no-fmad", "cuda12", "cuda12-no-fmad")
 STEP = "FFMA 1 fewer, FMUL and FADD 1 more each"
@@ -75,7 +75,7 @@ def test_without_contraction_an_element_step_has_one_ffma_fewer(database: Path, 
 
 
 def test_json_has_the_counts_the_states_and_where_each_side_is_from(database: Path) -> None:
-    document = code(database, "1:default", "1:no-fmad", "sum_squares_tree", "--json").json
+    document = valid(code(database, "1:default", "1:no-fmad", "sum_squares_tree", "--json").json, "code")
     assert document["schema"] == "reprodb.code/1"
     (pair,) = document["pairs"]
     assert pair["states"] == {"ptx": "differs", "sass": "differs", "constants": "same"}
@@ -135,7 +135,7 @@ def test_sass_stands_side_by_side(database: Path) -> None:
 def test_ptx_in_json_has_both_sides_and_full_has_every_line(database: Path) -> None:
     args = ("latest:default", "latest:no-fmad", "sum_squares_tree", "--ptx", "--json")
     (pair,) = code(database, *args).json["pairs"]
-    (whole,) = code(database, *args, "--full").json["pairs"]
+    (whole,) = valid(code(database, *args, "--full").json, "code")["pairs"]
     assert "functions" not in pair
     assert {"|", " "} <= {line["mark"] for line in pair["ptx"]}
     assert len(whole["ptx"]) > len(pair["ptx"])
