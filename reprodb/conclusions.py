@@ -28,7 +28,7 @@ class Trial:
     number: int
     exchanged: tuple[str, ...]
     shows: str
-    bits: str  # of the first judged output: 0x4b25426d, or the beginning of its SHA-256
+    bits: str  # of the first of `outputs`: 0x4b25426d, or the beginning of its SHA-256
     detail: str  # how the bits differ from the baseline's, or why there are none
     compiled: bool
     same_as: int | None
@@ -152,8 +152,8 @@ def as_what(trial: Trial) -> str:
 
 
 def shown(result: Result, outputs: Sequence[str]) -> str:
-    """A result's bits in a word: those of its first judged output."""
-    output = next((o for o in result.outputs if o.name in outputs), None)
+    """A result's bits in a word: those of the first of `outputs`."""
+    output = next((o for o in result.outputs if o.name in outputs[:1]), None)
     if output is None or result.status is not Status.OK:
         return ""
     return f"{output.distinct} patterns" if output.distinct > 1 else output.first_bits or output.sha256[:12]

@@ -32,10 +32,15 @@ class Means:
 
 
 def judged_outputs(before: Result, after: Result) -> tuple[str, ...]:
-    """The outputs of both sides whose bits are guaranteed on both, results first."""
+    """The outputs of both sides whose bits are guaranteed on both: those that differ first, results first."""
     old = {o.name: o for o in before.outputs}
-    both = [o for o in (*after.results, *after.witnesses) if o.name in old]
-    return tuple(o.name for o in both if o.determinism.guaranteed and old[o.name].determinism.guaranteed)
+    both = [
+        o
+        for o in (*after.results, *after.witnesses)
+        if o.name in old and o.determinism.guaranteed and old[o.name].determinism.guaranteed
+    ]
+    both.sort(key=lambda o: bits_of(before, (o.name,)) == bits_of(after, (o.name,)))
+    return tuple(o.name for o in both)
 
 
 def moved(comparison: Comparison) -> bool:

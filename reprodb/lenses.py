@@ -9,7 +9,7 @@ from typing import Protocol
 from reprodb.codegen import code_delta, delta_phrase
 from reprodb.compare import compare_results
 from reprodb.digest import content_key
-from reprodb.domain import Artifact, Case, Code, Kernel, Lane, Result, Role, Status
+from reprodb.domain import Artifact, Case, Code, Kernel, Lane, Output, Result, Role, Status
 from reprodb.experiments import Experiment, Laboratory, Setting, Workshop, bits_of, changes, failure
 from reprodb.matrix import code_key
 
@@ -22,7 +22,7 @@ class Look:
 
     key: str | None
     code: str | None = None  # the code's identity
-    bits: tuple[tuple[str, str], ...] = ()  # case, the bits of its first judged output
+    bits: tuple[tuple[str, str], ...] = ()  # case, the bits of its judged outputs
     compiled: bool = False
     executed: bool = False
     why: str = ""
@@ -172,13 +172,18 @@ def _no_data(sha256: str) -> bytes:
 
 
 def _shown(result: Result) -> str:
+    """`0x4b25426d`; of several judged outputs each by name."""
     names = judged(result.kernel, result.case)
-    output = next((o for o in result.outputs if o.name in names), None)
-    if output is None:
-        return "no bits"
-    return (
-        f"{output.distinct} patterns" if output.distinct > 1 else output.first_bits or output.sha256[:SHORT]
-    )
+    found = [(o.name, _bits(o)) for o in result.outputs if o.name in names]
+    if len(found) == 1:
+        return found[0][1]
+    return ", ".join(f"{name} {bits}" for name, bits in found) or "no bits"
+
+
+def _bits(output: Output) -> str:
+    if output.distinct > 1:
+        return f"{output.distinct} patterns"
+    return output.first_bits or output.sha256[:SHORT]
 
 
 def _code(code: Code | None, lane: Lane) -> str | None:
