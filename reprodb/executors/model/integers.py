@@ -146,6 +146,19 @@ def dot4(e: Emit, m: Mods) -> None:
     e.dst(total)
 
 
+def dot2(e: Emit, m: Mods) -> None:
+    """`dp2a`: c plus the products of the two halves of a with the lower or upper two bytes of b."""
+    code = e.code
+    a, b, total = e.src(1, 32), e.src(2, 32), e.src(3, 32)
+    for place in range(2):
+        half = code.op("shl", a, code.const(a, 16 - 16 * place))
+        half = code.op("ashr" if signed(m["atype"]) else "lshr", half, code.const(a, 16))
+        byte = code.op("shl", b, code.const(b, 24 - 8 * (place + 2 * (m["part"] == "hi"))))
+        byte = code.op("ashr" if signed(m["type"]) else "lshr", byte, code.const(b, 24))
+        total = code.op("add", total, code.op("mul", half, byte))
+    e.dst(total)
+
+
 # --- Extended precision: the carry flag is a register of its own --------------------------------
 
 

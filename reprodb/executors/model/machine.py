@@ -56,6 +56,41 @@ def engine_digest() -> str:
     return digest.hexdigest()
 
 
+def _target_machine(host: Host) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="default"
+    )
+
+
+def object_code(text: str, machine: Any) -> bytes:
+    """IR text as machine code. Three passes suffice; none of them may change what floats compute."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return bytes(machine.emit_object(module))
+
+
+@cache
+def runtime_object(host: Host) -> bytes:
+    """The machine code that all stages share, for one CPU."""
+    return object_code(runtime.text(), _target_machine(host))
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """A stage that can run: what lowering found, its warp's code, and the runtime's two entry points.
@@ -97,7 +132,7 @@ class Compiler:
         kept = self._load(key)
         if kept is None:
             lowered, text = lower()
-            code = self._compile(text)
+            code = object_code(text, self._target())
             self._save(key, dumps(lowered), code)
         else:
             lowered, code = loads(Lowered, kept[0]), kept[1]
@@ -111,7 +146,7 @@ class Compiler:
             key = self.key("runtime")
             kept = self._load(key)
             if kept is None:
-                code = self._compile(runtime.text())
+                code = runtime_object(self.host)
                 self._save(key, "{}", code)
             else:
                 code = kept[1]
@@ -125,33 +160,9 @@ class Compiler:
     # Object code.
 
     def _target(self) -> Any:
-        import llvmlite.binding as llvm
-
         if self._machine is None:
-            llvm.initialize_native_target()
-            llvm.initialize_native_asmprinter()
-            target = llvm.Target.from_default_triple()
-            self._machine = target.create_target_machine(
-                cpu=self.host.cpu, features=self.host.features, opt=2, reloc="pic", codemodel="default"
-            )
+            self._machine = _target_machine(self.host)
         return self._machine
-
-    def _compile(self, text: str) -> bytes:
-        import llvmlite.binding as llvm
-
-        machine = self._target()
-        module = llvm.parse_assembly(text)
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-        passes = llvm.create_new_function_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        for function in module.functions:
-            if not function.is_declaration:
-                passes.run(function, builder)
-        return bytes(machine.emit_object(module))
 
     def _link(self, lowered: Lowered, code: bytes) -> Compiled:
         import llvmlite.binding as llvm

@@ -116,6 +116,7 @@ TABLE: tuple[Row, ...] = (
     _lane("max{.relu}.int", integers.extreme),
     _lane("sad.int", integers.sad),
     _lane("dp4a.dot_a.dot_b", integers.dot4),
+    _lane("dp2a.half_part.dot_a.dot_b", integers.dot2),
     _lane("add.cc.carried", integers.carry),
     _lane("addc{.cc}.carried", integers.carry),
     _lane("sub.cc.carried", integers.carry),
@@ -187,6 +188,8 @@ TABLE: tuple[Row, ...] = (
     # Memory.
     _warp("ld{.sem}{.mmio}{.scope}{.space}{.cop}{.nc}{.l1}{.l2}{.hint}{.fetch}{.unified}{.vec}.stored",
           memory.load),
+    _warp("ld.space.sem{.scope}{.vec}.stored", memory.load),  # the order that ptxas takes too
+    _warp("st.space.sem{.scope}{.vec}.stored", memory.store),
     _warp("ldu{.space}{.vec}.stored", memory.load),
     _warp("st{.sem}{.mmio}{.scope}{.space}{.cop}{.l1}{.l2}{.hint}{.vec}.stored", memory.store),
     _warp("atom{.sem}{.scope}{.space}.atomic{.noftz}{.hint}.operated", atomics.atom),

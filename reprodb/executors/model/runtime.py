@@ -35,7 +35,8 @@ done:
 _FIND = "(ptr %w, ptr %b, ptr %l, i32 %site, i32 %lane, i64 %a, i64 %size, i64 %align, i1 %write)"
 _FIND_CALL = "(ptr %w, ptr %b, ptr %l, i32 %site, i32 %lane, i64 {a}, i64 %size, i64 %align, i1 %write)"
 
-# Where %size bytes at address %a lie on the host, or null where they may not be accessed.
+# Where %size bytes at address %a lie on the host, or null where they may not be accessed. %lane is -1 for
+# the bytes that all lanes reach together.
 _FIND_GLOBAL = f"""
 define ptr @find.global{_FIND} noinline {{
   %low = sub i64 %align, 1
@@ -143,7 +144,9 @@ _FIND_SHARED = _find_within("shared", "  %base = load ptr, ptr %b, align 8", lay
 _FIND_PARAM = _find_within("param", _load_field("base", layout.L_PARAMS, "ptr"), layout.L_PARAM_BYTES)
 _FIND_LOCAL = _find_within(
     "local",
-    f"""  %n = zext i32 %lane to i64
+    f"""  %some = icmp slt i32 %lane, 0
+  %first = select i1 %some, i32 0, i32 %lane
+  %n = zext i32 %first to i64
   %skip = mul i64 %n, %total
 {_load_field("start", layout.L_LOCAL_AT)}
   %from = add i64 %skip, %start
@@ -160,7 +163,12 @@ define ptr @find.generic{_FIND} noinline {{
 shared:
   %s = call ptr @find.shared{_FIND_CALL.format(a="%offset")}
   ret ptr %s
-local:
+local:                                             ; each lane has its own: lanes together have no place
+  %together = icmp slt i32 %lane, 0
+  br i1 %together, label %nowhere, label %own
+nowhere:
+  ret ptr null
+own:
   %t = call ptr @find.local{_FIND_CALL.format(a="%offset")}
   ret ptr %t
 global:
@@ -256,7 +264,7 @@ span:                                              ; all lanes at once, by lowes
 extent:
   %reach = sub i64 %max, %min
   %n = add i64 %reach, %total
-  %p = {call.format(lane=0, a="%min", n="%n", align=1)}
+  %p = {call.format(lane=-1, a="%min", n="%n", align=1)}
   %miss = icmp eq ptr %p, null
   br i1 %miss, label %each, label %vector.check
 vector.check:
