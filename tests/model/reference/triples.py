@@ -13,12 +13,14 @@ Triple = tuple[int, int, int]
 
 
 def triples(rng: Random, f: Format, count: int) -> list[Triple]:
-    """Operands (a, b, c) of a format, a fifth of each kind."""
+    """Operands (a, b, c) of a format, an equal share of each kind."""
     kinds: tuple[Callable[[Random, Format], Triple], ...] = (
         _any,
         _sparse,
         _product_middle,
         _fused_middle,
+        _middle_and_little,
+        _nearly_half,
         _tiny,
     )
     return [kinds[i % len(kinds)](rng, f) for i in range(count)]
@@ -83,6 +85,37 @@ def _fused_middle(rng: Random, f: Format) -> Triple:
     )
     target = middle(rng, f, size) * rng.choice((1, -1))
     return a, b, closest(f, target - product)
+
+
+def scaled(rng: Random, f: Format, whole: int, exponent: int) -> int:
+    """The float ± whole * 2^exponent, which must be exact."""
+    return closest(f, rng.choice((1, -1)) * whole * exact.power_of_two(exponent))
+
+
+def _middle_and_little(rng: Random, f: Format) -> Triple:
+    """A product that is a middle exactly, and a sum that moves it by next to nothing: rounded to any wider
+    format first, it would be taken for the middle."""
+    bits = f.fraction_bits + 2  # of a middle as a whole number
+    short = rng.randint(2, bits - 2)
+    while True:
+        a = rng.getrandbits(short) | 1 | 1 << short - 1
+        b = rng.getrandbits(bits - short) | 1 | 1 << bits - short - 1
+        if (a * b).bit_length() == bits:
+            break
+    size = rng.randint(-4, min(f.bias - 4, 20))
+    little = size - rng.randint(f.fraction_bits, 3 * f.fraction_bits + 8)
+    c = scaled(rng, f, 1 + rng.getrandbits(3), max(little, f.least_exponent - f.fraction_bits))
+    return scaled(rng, f, a, size - bits), scaled(rng, f, b, 0), c
+
+
+def _nearly_half(rng: Random, f: Format) -> Triple:
+    """A number and a product of nearly half its last place: 2^e (1 - 2^-2k)."""
+    k = rng.randint(2, f.fraction_bits)
+    one = 1 << k
+    size = rng.randint(-3, 3)
+    a, b = scaled(rng, f, one - 1, -k), scaled(rng, f, one + 1, -k + size - f.fraction_bits - 1)
+    c = scaled(rng, f, 1 << f.fraction_bits | rng.getrandbits(f.fraction_bits), size - f.fraction_bits)
+    return (a, b, c) if rng.random() < 0.5 else (b, a, c)
 
 
 def _tiny(rng: Random, f: Format) -> Triple:
