@@ -37,6 +37,11 @@ from tests.test_repository import git, state
 SUITES = Path(__file__).parent / "suites"
 SCHEMA = Path(__file__).parents[1] / "docs" / "schemas" / "bisect.schema.json"
 
+# What an H200 gave under every release of NVRTC, from 12.0 to 13.5.
+MEASURED = json.loads(
+    (Path(__file__).parents[1] / "reports" / "evidence" / "nvrtc-releases-h200.json").read_text()
+)["bits"]
+
 pytestmark = pytest.mark.xdist_group("bisect")
 
 
@@ -51,6 +56,18 @@ def reprodb(folder: Path, *arguments: str) -> tuple[int, str, str]:
     ):
         main(list(arguments))
     return int(end.value.code or 0), out.getvalue(), err.getvalue()
+
+
+def agrees(kernel: str, places: Sequence[dict[str, Any]]) -> int:
+    """How many bits of probed places are an H200's; every one that it measured must be."""
+    count = 0
+    for place in places:
+        version = place["label"].removeprefix("nvrtc ")
+        for case, bits in place.get("bits", {}).items():
+            if version in MEASURED[kernel][case]:
+                assert MEASURED[kernel][case][version].startswith(bits), (version, case)
+                count += 1
+    return count
 
 
 def document(text: str) -> dict[str, Any]:
@@ -293,6 +310,7 @@ def test_atan2f_moves_between_the_two_wheels_and_a_second_hunt_goes_on(place: Pa
     ends = found["places"][0], found["places"][-1]
     # The published example: atan2f of this pair before and after.
     assert [end["bits"]["moved-1"] for end in ends] == ["0xbdaaac23", "0xbdaaac24"]
+    assert agrees("math_atan2f", found["places"]) >= 2
     assert found["compiled"] == found["probes"]
     assert "versions, " in err.splitlines()[1]  # the plan, before anything is done
 
@@ -466,6 +484,7 @@ def test_fifteen_releases_of_nvrtc(
     (change,) = found["changes"]
     assert (change["before"], change["first"]) == (before, first)
     assert found["probes"] <= probes
+    assert options or agrees(kernel, found["places"]) >= found["probes"] * 2
 
 
 @pytest.mark.soak
@@ -476,5 +495,6 @@ def test_code_changes_at_12_2_and_bits_do_not(tmp_path: Path, monkeypatch: pytes
     bits = document(reprodb(tmp_path, *asked)[1])
     assert bits["changes"] == []
     assert bits["answered"]
+    assert agrees("scaled_sum", bits["places"]) == 3
     code = document(reprodb(tmp_path, *asked, "--code")[1])
     assert [c["first"] for c in code["changes"]] == ["nvrtc 12.2.140", "nvrtc 12.3.107"]
