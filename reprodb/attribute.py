@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from reprodb.codegen import code_delta, delta_phrase
+from reprodb.codegen import code_delta, delta_phrase, launched
 from reprodb.domain import Build, Code, CodeOrigin, Kernel, Lane, Pairs, Profile, Result, Role, Run, Status
 from reprodb.findings import Alarm, Attribution, Cause, Comparison, Effect, Layer, Moved, State, Verdict
 from reprodb.matrix import code_key
@@ -242,7 +242,7 @@ def _digest_layer(name: str, old: str | None, new: str | None, detail: str = "")
     return Layer(name, State.SAME) if old == new else Layer(name, State.DIFFERS, detail)
 
 
-def _sass(old: Code, new: Code) -> Layer:
+def _sass(old: Code, new: Code, kernel: Kernel) -> Layer:
     name = Effect.SASS
     if old.sass is None or new.sass is None or old.constants is None or new.constants is None:
         return _unknown(name)
@@ -251,14 +251,15 @@ def _sass(old: Code, new: Code) -> Layer:
     if old.sass == new.sass:
         return Layer(name, State.DIFFERS, "constant data alone")
     deltas = [d for d in code_delta(old, new) if d.sass]
-    if not deltas:
-        detail = "the same opcodes counted, other operands, registers or order"
-    elif len(deltas) == 1:
-        detail = f"{deltas[0].function}: {delta_phrase(deltas[0])}"
-    else:
-        detail = "; ".join(f"{d.function}: {delta_phrase(d)}" for d in deltas[:2])
-        detail += f"; and {len(deltas) - 2} more functions" if len(deltas) > 2 else ""
-    return Layer(name, State.DIFFERS, detail)
+    # A source may hold several kernels: what this one launches comes first.
+    entries = [stage.entry for stage in kernel.stages]
+    deltas.sort(key=lambda d: not launched(d.function, entries))
+    detail = "; ".join(f"{d.function}: {delta_phrase(d)}" for d in deltas[:2])
+    if len(deltas) > 2:
+        detail += f"; and {len(deltas) - 2} more function{'s' * (len(deltas) != 3)}"
+    return Layer(
+        name, State.DIFFERS, detail or "the same opcodes counted, other operands, registers or order"
+    )
 
 
 def _bits_layer(comparison: Comparison, role: Role, name: str) -> Layer:
@@ -282,7 +283,7 @@ def effects(comparison: Comparison, fingerprints: tuple[str | None, str | None])
     return (
         _digest_layer(Effect.ORDER, *fingerprints),
         _digest_layer(Effect.PTX, old.ptx, new.ptx),
-        _sass(old, new),
+        _sass(old, new, comparison.either.kernel),
         _bits_layer(comparison, Role.WITNESS, Effect.WITNESS),
         _bits_layer(comparison, Role.RESULT, Effect.RESULT),
     )

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reprodb.bounds import pool
+from reprodb.codegen import launched
 from reprodb.domain import Determinism, Lane, Output, Result, Role, Run, Status
+from reprodb.resources import resources
 
 
 class Standing(StrEnum):
@@ -47,14 +49,17 @@ class Claim:
     not_covered: tuple[str, ...]
 
 
-def claim(run: Run, result: Result, history: Iterable[tuple[Run, Result]]) -> Claim:
-    """The card of a result. `history` is the kernel's results over all runs, this one among them or not."""
+def claim(run: Run, result: Result, history: Iterable[tuple[Run, Result]], sass: str | None = None) -> Claim:
+    """The card of a result. `history` is the kernel's results over all runs, this one among them or not.
+
+    `sass` is the disassembly of its artifact, from which the resources of its stages are read.
+    """
     alike = tuple(pair for pair in history if _comparable(result, pair[1]))
     return Claim(
         run,
         result,
         _sentence(result),
-        _pins(run, result),
+        _pins(run, result, sass),
         _promises(run, result, alike),
         _not_covered(run, result),
     )
@@ -88,7 +93,7 @@ def _sentence(result: Result) -> str:
 # --- What was pinned ---------------------------------------------------------------------------
 
 
-def _pins(run: Run, result: Result) -> tuple[Pin, ...]:
+def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
     kernel, case, build = result.kernel, result.case, result.build
     inputs = tuple(
         f"{i.name}: {i.pattern}" + "".join(f", {k}={v}" for k, v in i.params) + f", {i.n:,} × {i.dtype}"
@@ -124,6 +129,13 @@ def _pins(run: Run, result: Result) -> tuple[Pin, ...]:
             Pin("code", f"artifact {build.key[:16]}", texts),
             Pin("source", f"{len(files)} file{'s' * (len(files) != 1)}", files),
         ]
+    if found := resources(sass or "", dict.fromkeys(stage.entry for stage in kernel.stages)):
+        most = max(r.registers for r in found)
+        told = tuple(
+            f"{r.function}: {r.registers} registers a thread, {r.shared:,} B of shared memory a block"
+            for r in found
+        )
+        pins.append(Pin("resources", f"at most {most} registers a thread", told))
     return (*pins, _environment(run))
 
 
@@ -141,7 +153,10 @@ def _rounding(result: Result) -> tuple[str, ...]:
     told = [f"contraction {'allowed' if settings.fmad else 'off'}"]
     told += ["fast mathematics"] if settings.fast_math else []
     told += [] if settings.ftz is None else [f"subnormals {'flushed' if settings.ftz else 'kept'}"]
-    for counts in build.code.counts if build.code else ():
+    every = build.code.counts if build.code else ()
+    entries = [stage.entry for stage in result.kernel.stages]
+    # A source may hold several kernels: only what this one launches rounds its values.
+    for counts in [c for c in every if launched(c.function, entries)] or every:
         rounding = [
             f"{n} {name}"
             for name, n in counts.sass or counts.ptx

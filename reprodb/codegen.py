@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from math import gcd
 
@@ -434,6 +434,14 @@ def code_delta(before: Code, after: Code) -> tuple[CodeDelta, ...]:
         if delta.sass or delta.ptx:
             deltas.append(delta)
     return tuple(deltas)
+
+
+def launched(function: str, entries: Iterable[str]) -> bool:
+    """Whether a function of the code is one of these `__global__` names.
+
+    A mangled C++ name holds the name with its length before it.
+    """
+    return any(function == entry or f"{len(entry)}{entry}" in function for entry in entries)
 
 
 def contractions_undone(delta: CodeDelta) -> int | None:

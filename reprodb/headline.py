@@ -86,8 +86,13 @@ def _named(rows: Sequence[Comparison]) -> str:
     """`sum_squares_tree under default`, `a, b and 3 more kernels`."""
     kernels = tuple(dict.fromkeys(c.kernel for c in rows))
     if len(kernels) > 1:
-        return _some(kernels, "kernel")
+        return kernels_of(rows)
     return f"{kernels[0]} under {_some(tuple(dict.fromkeys(c.either.profile for c in rows)), 'profile')}"
+
+
+def kernels_of(rows: Iterable[Comparison]) -> str:
+    """`a and b`, `a, b and 3 more kernels`."""
+    return _some(tuple(dict.fromkeys(c.kernel for c in rows)), "kernel")
 
 
 def _some(names: Sequence[str], unit: str) -> str:

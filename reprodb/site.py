@@ -1,8 +1,8 @@
-"""A static site of a database, written incrementally: an index, a page a run, a page a kernel."""
+"""A static site of a database, written incrementally: an index, a page a run, a kernel and an upgrade."""
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,21 +10,37 @@ from typing import TYPE_CHECKING, Any
 from reprodb.codec import decode, encode
 from reprodb.digest import content_key
 from reprodb.domain import Result, Run
+from reprodb.dossier import Dossier
 from reprodb.errors import StoreError
 from reprodb.findings import Diff
-from reprodb.render.index import KernelEntry, RunEntry, kernel_entry, run_entry
-from reprodb.render.sources import Past
+from reprodb.render.index import (
+    KernelEntry,
+    RunEntry,
+    UpgradeEntry,
+    kernel_entry,
+    run_entry,
+    upgrade_entry,
+)
+from reprodb.render.sources import Sources
+from reprodb.render.strip import place_of
+from reprodb.render.text import shown_lines
 
 if TYPE_CHECKING:
     from reprodb.store.store import Store
 
 STATE = "site.json"
-SCHEMA = "reprodb.site/1"
+SCHEMA = "reprodb.site/2"
+# Newest runs of a suite, lane and GPU that are looked through for two toolkits.
+UPGRADE_TRIES = 3
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# Folders of the site in which pages come and go.
+_OURS = re.compile(r"(runs|kernels|upgrades|code/[A-Za-z0-9._-]+)/[A-Za-z0-9._-]+\.(html|txt)")
 
 # A run and its results → its diff, or None where it was compared with nothing.
 DiffOf = Callable[[Run, tuple[Result, ...]], Diff | None]
-PastOf = Callable[[Run], Past]
+# A run and its results → the dossier of the toolkits in it, or None without two that belong together.
+UpgradeOf = Callable[[Run, tuple[Result, ...]], Dossier | None]
+SourcesOf = Callable[[Run], Sources]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,7 @@ class State:
     pages: tuple[Page, ...] = ()
     runs: tuple[RunEntry, ...] = ()
     kernels: tuple[KernelEntry, ...] = ()
+    upgrades: tuple[UpgradeEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +69,45 @@ class Built:
     kept: tuple[str, ...]
 
 
-def build(store: "Store", out: Path, diff_of: DiffOf, past_of: PastOf) -> Built:
+def build(store: "Store", out: Path, diff_of: DiffOf, upgrade_of: UpgradeOf, sources_of: SourcesOf) -> Built:
     """Writes the site of a database into `out`.
 
-    A run's page is written once: results never change. A kernel's page is written when a run added to it.
-    Pages made by other code of the renderers are made again. Raises StoreError where `out` cannot be written.
+    A run's page is written once: results never change. A kernel's page is written when a run added to it,
+    and the page of upgrades when a newer run of its suite, lane and GPU has any. Whole code texts are files
+    of their own, those that a page links to. Pages made by other code of the renderers are made again.
+    Raises StoreError where `out` cannot be written.
     """
     from reprodb.render import html
 
     look = html.fingerprint()
     old = _read_state(out)
-    known = {page.path: page.key for page in old.pages}
-    told = {entry.uid: entry for entry in old.runs}
-    site = _Writer(out, known)
-    entries: list[RunEntry] = []
-    for run in store.runs():
+    site = _Writer(out, {page.path: page.key for page in old.pages})
+    runs = store.runs()
+    entries = _runs(store, site, look, runs, {e.uid: e for e in old.runs}, diff_of, sources_of)
+    kernels = _kernels(store, site, look, runs, entries, {e.name: e for e in old.kernels})
+    upgrades = _upgrades(store, site, look, runs, {e.path: e for e in old.upgrades}, upgrade_of, sources_of)
+    linked = [entry.code for entry in entries] + [entry.code for entry in upgrades]
+    _code(store, site, (key for keys in linked for key in keys))
+    index = html.index(entries, kernels, upgrades)
+    site.write("index.html", content_key("reprodb.site.index", index), index)
+    site.forget()
+    _write_state(out, State(site.pages(), entries, kernels, upgrades))
+    return site.built()
+
+
+def _runs(
+    store: "Store",
+    site: "_Writer",
+    look: str,
+    runs: Sequence[Run],
+    told: dict[str, RunEntry],
+    diff_of: DiffOf,
+    sources_of: SourcesOf,
+) -> tuple[RunEntry, ...]:
+    from reprodb.render import html
+
+    entries = []
+    for run in runs:
         path = f"runs/run-{run.id}.html"
         key = content_key("reprodb.site.run", look, run.uid, str(run.finished_at), str(run.exit_code))
         if site.keeps(path, key) and run.uid in told:
@@ -74,45 +115,124 @@ def build(store: "Store", out: Path, diff_of: DiffOf, past_of: PastOf) -> Built:
             continue
         results = store.results(_number(run))
         diff = diff_of(run, results)
+        links = _Links(store)
+        sources = replace(sources_of(run), code_links=links.address)
         page = html.report(
-            run, results, diff, matrix=_matrix(results, diff), fetch=store.pattern,
-            code_texts=store.code_texts, past=past_of(run), home="../index.html",
-        )  # fmt: skip
+            run, results, diff, matrix=_matrix(results, diff), sources=sources, home="../index.html"
+        )
         site.write(path, key, page)
-        entries.append(run_entry(run, results, diff, path))
-    kernels = _kernels(store, site, look, entries, {entry.name: entry for entry in old.kernels})
-    index = html.index(entries, kernels)
-    site.write("index.html", content_key("reprodb.site.index", index), index)
-    site.forget()
-    _write_state(out, State(site.pages(), tuple(entries), kernels))
-    return site.built()
+        entries.append(replace(run_entry(run, results, diff, path), code=links.keys))
+    return tuple(entries)
 
 
 def _kernels(
-    store: "Store", site: "_Writer", look: str, runs: Iterable[RunEntry], told: dict[str, KernelEntry]
+    store: "Store",
+    site: "_Writer",
+    look: str,
+    runs: Sequence[Run],
+    entries: Iterable[RunEntry],
+    told: dict[str, KernelEntry],
 ) -> tuple[KernelEntry, ...]:
     from reprodb.render import html
 
     uids: dict[str, list[str]] = {}
-    for run in runs:
+    for run in entries:
         for name in run.kernels:
             uids.setdefault(name, []).append(run.uid)
+    suites = {run.uid: run.suite for run in runs}
+    nights = [run for run in runs if run.kind == "nightly"]
     found = []
     for name in sorted(uids):
         path = f"kernels/{slug(name)}.html"
-        key = content_key("reprodb.site.kernel", look, name, *uids[name])
+        # A night that lacks the kernel is a cell of its strip.
+        mine = {suites[uid] for uid in uids[name]}
+        around = [night for night in nights if night.suite in mine]
+        key = content_key(
+            "reprodb.site.kernel", look, name, *uids[name], "nights", *(night.uid for night in around)
+        )
         if site.keeps(path, key) and name in told:
             found.append(told[name])
             continue
-        entries = store.history(name)
-        site.write(path, key, html.history(name, entries, home="../index.html"))
-        found.append(kernel_entry(name, entries, path))
+        history = store.history(name)
+        site.write(path, key, html.history(name, history, nights=around, home="../index.html"))
+        found.append(kernel_entry(name, history, path))
     return tuple(found)
 
 
+def _upgrades(
+    store: "Store",
+    site: "_Writer",
+    look: str,
+    runs: Sequence[Run],
+    told: dict[str, UpgradeEntry],
+    upgrade_of: UpgradeOf,
+    sources_of: SourcesOf,
+) -> tuple[UpgradeEntry, ...]:
+    """One page a suite, lane and GPU, of the newest complete run with two toolkits, nightlies first."""
+    from reprodb.render import html
+
+    found: dict[str, UpgradeEntry] = {}
+    looked: dict[str, int] = {}
+    for run in sorted(runs, key=lambda run: run.kind != "nightly"):
+        suite, lane, gpu = place_of(run)
+        path = f"upgrades/{slug('-'.join(part for part in (suite, lane.value, gpu) if part))}.html"
+        if path in found or not run.complete or looked.get(path, 0) >= UPGRADE_TRIES:
+            continue
+        looked[path] = looked.get(path, 0) + 1
+        key = content_key("reprodb.site.upgrade", look, run.uid, str(run.finished_at))
+        if site.keeps(path, key) and path in told:
+            found[path] = told[path]
+            continue
+        value = upgrade_of(run, store.results(_number(run)))
+        if value is None:
+            continue
+        links = _Links(store)
+        page = html.dossier(value, replace(sources_of(run), code_links=links.address), home="../index.html")
+        site.write(path, key, page)
+        found[path] = replace(upgrade_entry(value, path), code=links.keys)
+    return tuple(found[path] for path in sorted(found))
+
+
+class _Links:
+    """Addresses of whole code texts as seen from a page one folder deep; remembers which were asked for."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._texts: dict[str, tuple[str | None, str | None]] = {}
+
+    def address(self, key: str, kind: str) -> str | None:
+        if key not in self._texts:
+            self._texts[key] = self._store.code_texts(key)
+        there = dict(zip(("ptx", "sass"), self._texts[key], strict=True))
+        return f"../{code_path(key, kind)}" if there[kind] is not None else None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(sorted(self._texts))
+
+
+def code_path(key: str, kind: str) -> str:
+    """Where the whole text of an artifact lies: as .txt, so that every server and browser shows it."""
+    return f"code/{slug(key)}/kernel.{kind}.txt"
+
+
+def _code(store: "Store", site: "_Writer", keys: Iterable[str]) -> None:
+    """The whole texts of these artifacts. An artifact never changes: what is there is up to date."""
+    for key in sorted(set(keys)):
+        missing = [kind for kind in ("ptx", "sass") if not site.keeps(code_path(key, kind), key)]
+        if not missing:
+            continue
+        for kind, text in zip(("ptx", "sass"), store.code_texts(key), strict=True):
+            if text is not None:
+                site.write(code_path(key, kind), key, shown_lines(text))
+
+
 def slug(name: str) -> str:
-    """A kernel's name as a file name: itself where it is plain, else the start of its digest."""
-    return name if _PLAIN.fullmatch(name) else "kernel-" + content_key("reprodb.site.slug", name)[:16]
+    """A name as a file name: itself where it is plain, else its plain part and a digest."""
+    if _PLAIN.fullmatch(name):
+        return name
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:60]
+    return f"{plain or 'named'}-{content_key('reprodb.site.slug', name)[:12]}"
 
 
 def _number(run: Run) -> int:
@@ -152,7 +272,7 @@ class _Writer:
     def forget(self) -> None:
         """Deletes pages of the last build that this one has not: their runs are gone."""
         for path in self._known.keys() - self._keys.keys():
-            if re.fullmatch(r"(runs|kernels)/[A-Za-z0-9._-]+\.html", path):
+            if _OURS.fullmatch(path):
                 (self._out / path).unlink(missing_ok=True)
 
     def pages(self) -> tuple[Page, ...]:

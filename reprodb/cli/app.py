@@ -13,8 +13,8 @@ def _register(app: typer.Typer) -> None:
     """Every command, in the order in which `--help` shows them. Modules here import nothing heavy."""
     from reprodb.cli import (
         baselines,
-        bless,
         bisect,
+        bless,
         build,
         bundles,
         claim,
@@ -22,6 +22,7 @@ def _register(app: typer.Typer) -> None:
         db,
         diff,
         doctor,
+        dossier,
         explain,
         kernels,
         nightly,
@@ -33,6 +34,7 @@ def _register(app: typer.Typer) -> None:
 
     nightly.register(app)
     diff.register(app)
+    dossier.register(app)
     explain.register(app)
     bisect.register(app)
     bless.register(app)

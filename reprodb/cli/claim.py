@@ -51,7 +51,13 @@ def claim(
             )
         holder = store.run(ref.run_id)
         cards = [
-            card_of(holder, r, store.history(kernel, case=r.case.name, suite=holder.suite)) for r in found
+            card_of(
+                holder,
+                r,
+                store.history(kernel, case=r.case.name, suite=holder.suite),
+                store.code_texts(r.build.key)[1] if r.build else None,
+            )
+            for r in found
         ]
     if html is not None:
         if len(cards) > 1:

@@ -59,12 +59,11 @@ def diff(
         if junit is not None:
             judging.write_junit(found, junit)
         if html is not None:
-            from reprodb.cli.show import past_of
+            from reprodb.cli.pages import single
             from reprodb.render.html import diff as page
             from reprodb.site import write_whole
 
-            past = past_of(store, found.candidate)
-            write_whole(html, page(found, store.pattern, store.code_texts, past))
+            write_whole(html, page(found, single(store, found.candidate)))
     raise typer.Exit(found.exit_code)
 
 

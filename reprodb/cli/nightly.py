@@ -160,7 +160,7 @@ def judge_night(
 
 def write_report(database: Store, diff: Diff, recorded: RecordedRun, out: Path) -> Path:
     """The page of the run, in the folder for reports; returns its path."""
-    from reprodb.cli.show import past_of
+    from reprodb.cli.pages import single
     from reprodb.render.html import report
     from reprodb.site import write_whole
 
@@ -170,9 +170,7 @@ def write_report(database: Store, diff: Diff, recorded: RecordedRun, out: Path) 
         recorded.results,
         diff,
         matrix=diff.matrix,
-        fetch=database.pattern,
-        code_texts=database.code_texts,
-        past=past_of(database, diff.candidate),
+        sources=single(database, diff.candidate),
     )
     write_whole(page, text)
     return page

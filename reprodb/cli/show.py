@@ -19,8 +19,6 @@ from reprodb.errors import UsageError
 if TYPE_CHECKING:
     from reprodb.domain import Result, Run
     from reprodb.findings import Diff
-    from reprodb.render.sources import Past
-    from reprodb.render.timeline import Moment
     from reprodb.store.store import Store
 
 RunArgument = Annotated[
@@ -111,6 +109,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write the HTML page of a run, one self-contained file, and its JSON beside it."""
+    from reprodb.cli.pages import single
     from reprodb.matrix import matrix
     from reprodb.render import html, json
     from reprodb.site import write_whole
@@ -119,15 +118,13 @@ def report(
     with open_store(db) as store:
         found, results = _run(store, run, kernel, profile)
         rows = matrix(results)
-        diff = _night(store, found, results)
+        diff = night_of(store, found, results)
         page = html.report(
             found,
             results,
             diff,
             matrix=diff.matrix if diff else rows,
-            fetch=store.pattern,
-            code_texts=store.code_texts,
-            past=past_of(store, found),
+            sources=single(store, found),
         )
     document = json.show(found, results, rows)
     files = (out / f"run-{found.id}.html", out / f"run-{found.id}.json")
@@ -147,14 +144,20 @@ def site(
     db: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a static site: an index, a page a run and a page a kernel; only what is new is written."""
+    """Write a static site: an index, a page a run, a kernel and an upgrade; only what is new is written."""
+    from reprodb.cli.dossier import upgrade_of
+    from reprodb.cli.pages import Archive
     from reprodb.render import json
     from reprodb.site import build
     from reprodb.store import open_store
 
     with open_store(db) as store:
         built = build(
-            store, out, lambda run, results: _night(store, run, results), lambda run: past_of(store, run)
+            store,
+            out,
+            lambda run, results: night_of(store, run, results),
+            lambda run, results: upgrade_of(store, run, results),
+            Archive(store).sources,
         )
     if as_json:
         written = {"schema": "reprodb.site.built/1", "written": list(built.written), "kept": len(built.kept)}
@@ -163,7 +166,7 @@ def site(
         _print(f"{out / 'index.html'}: {len(built.written)} written, {len(built.kept)} up to date\n")
 
 
-def _night(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff | None":
+def night_of(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff | None":
     """The diff of a nightly with the references that it met; None for a run that compared nothing."""
     if run.kind != "nightly":
         return None
@@ -185,25 +188,6 @@ def _night(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff |
         earlier=earlier_results(store, run),
         ledger=ledger,
     )
-
-
-def past_of(store: "Store", run: "Run") -> "Past":
-    """What a page of `run` asks for the past of a row: its moments up to that run, newest first."""
-    from reprodb.domain import scope_of
-    from reprodb.render.timeline import moments
-
-    def past(result: "Result") -> "tuple[Moment, ...]":
-        entries = store.history(
-            result.kernel.name, case=result.case.name, profile=result.profile, suite=run.suite, limit=400
-        )
-        scope = scope_of(run, result)
-        return moments(
-            (then, found)
-            for then, found in entries
-            if scope_of(then, found) == scope and then.started_at <= run.started_at
-        )
-
-    return past
 
 
 def _run(

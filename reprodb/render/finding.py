@@ -1,19 +1,21 @@
 """A comparison opened up in full: both sides, bits, layers, code, and what to do next."""
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from reprodb.claims import Claim
+from reprodb.codegen import code_delta, launched
 from reprodb.domain import CodeOrigin, Output, Result, Role, Run, Status
 from reprodb.findings import CodeDelta, Comparison, ElementDelta, OutputDelta, Verdict
 from reprodb.render import bitcells, charts
 from reprodb.render.sidebyside import SideBySide, side_by_side
-from reprodb.render.sources import CodeTexts, Sources
-from reprodb.render.spectra import own_histogram
+from reprodb.render.sources import Sources
+from reprodb.render.spectra import churn_chart, own_histogram
+from reprodb.render.strip import Strip, strip
 from reprodb.render.text import lines, ranges, sentence
-from reprodb.render.timeline import Moment
 from reprodb.render.words import VERDICTS, Step, Word, bits_of, hash_of, observed, profiles_of, reference_of
 
 # Elements opened up as cells in a buffer; the others are rows of a folded table.
@@ -22,10 +24,10 @@ OPEN_ELEMENTS = 3
 OPCODE_ROWS = 8
 # Characters of side-by-side code a page carries; past it, counts alone.
 CODE_BUDGET = 200_000
-# Moments in a strip.
-STRIP = 120
 # Code is put side by side for this many pairs of artifacts at most.
 CODE_PAIRS = 24
+# Findings of a page that carry their claim card; the others name the command that prints it.
+CARDS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,15 @@ class FunctionView:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """The whole text of one side, as a file of its own."""
+
+    side: str
+    kind: str  # PTX | SASS
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class CodeView:
     above: str = ""  # the anchor of the finding that shows the same two artifacts
     functions: tuple[FunctionView, ...] = ()
@@ -85,6 +96,8 @@ class CodeView:
     sentence: str = ""
     texts: tuple[tuple[str, SideBySide], ...] = ()
     left_out: str = ""
+    whole: tuple[Whole, ...] = ()
+    command: str = ""  # prints the whole texts, where there are no files of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +115,15 @@ class Finding:
     chart: charts.Histogram | None
     chart_title: str
     chart_names: tuple[str, str] | None  # of the sides above and below the axis
+    chart_reference: float | None  # where the high-precision reference stands, in bins
     repetitions: MapView | None
-    strip: tuple[Moment, ...]  # of this row over the runs, oldest first
+    strip: Strip  # of this row over the runs
     code: CodeView | None
     errors: tuple[str, ...]
     next: tuple[Step, ...]
     notes: tuple[str, ...]
+    card: Claim | None
+    card_command: str
 
 
 def _side_rows(c: Comparison) -> tuple[SideRow, ...]:
@@ -182,37 +198,48 @@ def _dtype_of(result: Result) -> Callable[[OutputDelta, ElementDelta], str]:
 class CodeShelf:
     """The code of a page's findings: each pair of artifacts once, within the page's budget."""
 
-    def __init__(self, texts: CodeTexts | None) -> None:
-        self._texts = texts
+    def __init__(self, sources: Sources) -> None:
+        self._texts = sources.code_texts
+        self._links = sources.code_links
         self._seen: dict[tuple[str, str], str] = {}
         self._left = CODE_BUDGET
 
-    def view(self, c: Comparison, anchor: str) -> CodeView | None:
-        """The code of both sides; None where a side was never built."""
-        from reprodb.codegen import code_delta
-
+    def view(self, c: Comparison, anchor: str, run: Run) -> CodeView | None:
+        """The code of both sides; None where a side was never built. `run` is the candidate's."""
         old, new = (side.build if side else None for side in (c.baseline, c.candidate))
         if old is None or new is None or old.code is None or new.code is None:
             return None
         pair = (old.key, new.key)
-        if pair in self._seen:
-            return CodeView(above=self._seen[pair])
-        self._seen[pair] = anchor
         functions, others = [], []
         entries = {stage.entry for stage in c.either.kernel.stages}
         for delta in code_delta(old.code, new.code):
-            if not _of_kernel(delta.function, entries):
+            if not launched(delta.function, entries):
                 others.append(delta.function)
                 continue
             rows = delta.sass or delta.ptx
             kind = "SASS" if delta.sass else "PTX"
             functions.append(FunctionView(delta, kind, rows[:OPCODE_ROWS], max(0, len(rows) - OPCODE_ROWS)))
-        texts, left_out = self._side_by_side(pair)
         if (old.code.ptx, old.code.sass) == (new.code.ptx, new.code.sass):
             told = "The generated code is the same."
         else:
             told = "The code differs; its opcode counts are equal."
-        return CodeView("", tuple(functions), tuple(others), told, texts, left_out)
+        if pair in self._seen:
+            return CodeView(self._seen[pair], tuple(functions), tuple(others), told)
+        self._seen[pair] = anchor
+        texts, left_out = self._side_by_side(pair)
+        whole = self._whole(pair) if pair[0] != pair[1] else ()
+        command = "" if whole or self._texts is None or pair[0] == pair[1] else _code_command(c, run)
+        return CodeView("", tuple(functions), tuple(others), told, texts, left_out, whole, command)
+
+    def _whole(self, pair: tuple[str, str]) -> tuple[Whole, ...]:
+        if self._links is None:
+            return ()
+        found = (
+            (side, kind, self._links(key, kind))
+            for side, key in zip(("baseline", "candidate"), pair, strict=True)
+            for kind in ("ptx", "sass")
+        )
+        return tuple(Whole(side, kind.upper(), address) for side, kind, address in found if address)
 
     def _side_by_side(self, pair: tuple[str, str]) -> tuple[tuple[tuple[str, SideBySide], ...], str]:
         if self._texts is None or pair[0] == pair[1]:
@@ -232,9 +259,16 @@ class CodeShelf:
         return tuple(shown), ""
 
 
-def _of_kernel(function: str, entries: set[str]) -> bool:
-    """Whether a function is one of the kernel's stages; a mangled name holds the entry's with its length."""
-    return any(function == entry or f"{len(entry)}{entry}" in function for entry in entries)
+def _code_command(c: Comparison, run: Run) -> str:
+    """What prints the whole texts of both sides; empty where a side is in no run of this database."""
+    if c.baseline is None or c.candidate is None or c.reference_run is None or run.id is None:
+        return ""
+    sides = (f"{c.reference_run}:{c.baseline.profile}", f"{run.id}:{c.candidate.profile}")
+    if c.baseline.kernel.name == c.kernel:
+        return shlex.join(["reprodb", "code", *sides, c.kernel, "--ptx", "--sass", "--full"])
+    names = (c.baseline.kernel.name, c.kernel)
+    parts = (f"{side}:{kernel}" for side, kernel in zip(sides, names, strict=True))
+    return shlex.join(["reprodb", "code", *parts, "--ptx", "--sass", "--full"])
 
 
 def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, sources: Sources) -> Finding:
@@ -248,6 +282,16 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, so
     broken = None
     if c.loss and after is not None:
         broken = next((o for o in after.outputs if o.name == c.loss.output), None)
+    chart, reference = None, None
+    if c.churn:
+        chart, reference = churn_chart(c)
+    elif broken is not None:
+        chart, reference = own_histogram(broken, after or either, sources.fetch)
+    card = after if sources.claims and after is not None and after.status is Status.OK else None
+    command = ""
+    if card is not None and candidate_run.id is not None:
+        where = f"{candidate_run.id}:{card.profile}"
+        command = shlex.join(["reprodb", "claim", where, c.kernel, "--case", c.case])
     notes = [c.gate_reason, c.note, f"compared with {reference_of(c)}" if c.reference_run is not None else ""]
     if c.candidate is not None:
         notes += c.candidate.notes
@@ -262,23 +306,19 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, so
         tuple(alarm.value.capitalize() + "." for alarm in told.alarms) if told else (),
         _side_rows(c),
         tuple(delta_view(d, _dtype_of(either)) for d in _by_role(_judged(c))),
-        charts.histogram(c.churn.baseline, c.churn.candidate)
-        if c.churn
-        else own_histogram(broken, sources.fetch),
+        chart,
         f"Patterns of {c.kernel}",
         ("Baseline", "Candidate") if c.churn else None,
+        reference,
         _odd_repetitions(broken),
-        strip(sources.past(either)) if sources.past else (),
-        shelf.view(c, anchor) if c.verdict is not Verdict.MISSING else None,
+        strip(sources.past(either) if sources.past else (), sources.nights),
+        shelf.view(c, anchor, candidate_run) if c.verdict is not Verdict.MISSING else None,
         lines(failing.error or (failing.build.log if failing.build else "")) if failing else (),
         _next_steps(c, word, candidate_run),
         tuple(sentence(note) for note in notes if note),
+        sources.claims(card) if sources.claims and card is not None and number <= CARDS else None,
+        command,
     )
-
-
-def strip(moments: Sequence[Moment]) -> tuple[Moment, ...]:
-    """The newest moments that a strip has room for, oldest first."""
-    return tuple(reversed(moments[:STRIP]))
 
 
 def _judged(c: Comparison) -> tuple[OutputDelta, ...]:

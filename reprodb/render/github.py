@@ -10,6 +10,7 @@ from reprodb.render import matrix as matrix_
 from reprodb.render.text import count, joined, name, visible
 from reprodb.render.words import (
     ACCURACY,
+    COUNTED,
     LANES,
     VERDICTS,
     bits_of,
@@ -93,10 +94,10 @@ def _blocks(value: Diff) -> Iterator[str]:
     yield from _matrix(matrix_.table(value.matrix))
     yield from _rows("Arrival order (never gates)", [c for c in ordered if not flagged(c) and c.churn])
     rest = [c for c in ordered if not flagged(c) and not c.churn]
-    equal = sum(c.verdict is Verdict.SAME for c in rest)
-    yield from _rows("Other rows", [c for c in rest if c.verdict is not Verdict.SAME])
-    if equal:
-        yield f"\n{count(equal, 'row is', 'rows are')} the same."
+    yield from _rows("Other rows", [c for c in rest if c.verdict not in COUNTED])
+    for verdict, words in COUNTED.items():
+        if n := sum(c.verdict is verdict for c in rest):
+            yield f"\n{VERDICTS[verdict].mark} {count(n, 'row')}: {words}."
 
 
 def _where(value: Diff) -> str:

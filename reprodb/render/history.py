@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reprodb.domain import Lane, Scope, scope_of
-from reprodb.render.finding import strip
+from reprodb.domain import Lane, Run, Scope, scope_of
+from reprodb.render.strip import Strip, place_of, strip
 from reprodb.render.text import count, joined
 from reprodb.render.timeline import STEPS, Moment
 from reprodb.render.top import Fact
@@ -26,7 +26,7 @@ class ScopeStrip:
     name: str
     where: str
     summary: str
-    strip: tuple[Moment, ...]
+    strip: Strip
     rows: tuple[Row, ...]
     older: int  # moments that the table leaves out
 
@@ -48,8 +48,8 @@ class HistoryPage:
 ROWS = 60
 
 
-def history_page(kernel: str, moments: Sequence[Moment]) -> HistoryPage:
-    """The view of a kernel's moments, given newest first."""
+def history_page(kernel: str, moments: Sequence[Moment], nights: Sequence[Run] = ()) -> HistoryPage:
+    """The view of a kernel's moments, given newest first, among all nightlies."""
     scopes: dict[Scope, list[Moment]] = {}
     for m in moments:
         scopes.setdefault(scope_of(m.run, m.result), []).append(m)
@@ -72,7 +72,7 @@ def history_page(kernel: str, moments: Sequence[Moment]) -> HistoryPage:
         STEPS[grave][0],
         tuple((STEPS[step][0], STEPS[step][1], step, n) for step, n in counts.items() if n),
         facts,
-        tuple(_scope(f"s{n}", scope, found) for n, (scope, found) in enumerate(ordered, 1)),
+        tuple(_scope(f"s{n}", scope, found, nights) for n, (scope, found) in enumerate(ordered, 1)),
         lanes.pop() if len(lanes) == 1 else None,
     )
 
@@ -90,7 +90,7 @@ def _headline(counts: dict[str, int], runs: int) -> str:
     return f"No bits moved {over}."
 
 
-def _scope(anchor: str, scope: Scope, moments: Sequence[Moment]) -> ScopeStrip:
+def _scope(anchor: str, scope: Scope, moments: Sequence[Moment], nights: Sequence[Run]) -> ScopeStrip:
     where = f"{scope.lane.value} on {scope.gpu}" if scope.gpu else scope.lane.value
     condition = "" if scope.condition == "plain" else f", {scope.condition}"
     steps = [m.step for m in moments]
@@ -100,7 +100,7 @@ def _scope(anchor: str, scope: Scope, moments: Sequence[Moment]) -> ScopeStrip:
         scope.profile,
         f"{scope.case}, {scope.arch}, {where}{condition}",
         summary,
-        strip(moments),
+        strip(moments, (run for run in nights if place_of(run) == (scope.suite, scope.lane, scope.gpu))),
         tuple(Row(m, result_row(m.result)) for m in moments[:ROWS]),
         max(0, len(moments) - ROWS),
     )

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 from reprodb.digest import content_key
 from reprodb.domain import Result, Run, Status
 from reprodb.findings import Diff, MatrixRow, Verdict
-from reprodb.render.sources import CodeTexts, Fetch, Past, Sources
+from reprodb.render.sources import NOTHING, Sources
 from reprodb.render.text import joined, visible, when
-from reprodb.render.timeline import STEPS
+from reprodb.render.timeline import STEPS, TURNS
 from reprodb.render.words import ACCURACY, LANES, STANDINGS, VERDICTS, run_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
     from reprodb.claims import Claim
-    from reprodb.render.index import KernelEntry, RunEntry
+    from reprodb.dossier import Dossier
+    from reprodb.render.index import KernelEntry, RunEntry, UpgradeEntry
     from reprodb.render.views import Page
 
 _STATES = {"same": "=", "differs": "≠", "unknown": "?"}
@@ -31,44 +32,52 @@ def report(
     diff: Diff | None = None,
     *,
     matrix: Sequence[MatrixRow] = (),
-    fetch: Fetch | None = None,
-    code_texts: CodeTexts | None = None,
-    past: Past | None = None,
+    sources: Sources = NOTHING,
     home: str = "",
 ) -> str:
     """The page of a run: its verdict where it was compared, its profile matrix and every result.
 
-    `fetch(sha256)` gives a pattern's bytes where results carry none; `code_texts(key)` the PTX and SASS of
-    an artifact; `past(result)` the moments of its row, newest first. All may be left out, and so may
-    `matrix` where the diff has one. `home` is the address of a site's index.
+    `sources` fetch what values do not carry. `matrix` may be left out where the diff has one. `home` is the
+    address of a site's index.
     """
     from reprodb.render.views import report_page
 
-    page = report_page(
-        run, tuple(results), diff, matrix, Sources(fetch=fetch, code_texts=code_texts, past=past)
-    )
-    return _comparison(run, page, home)
+    return _comparison(run, report_page(run, tuple(results), diff, matrix, sources), home)
 
 
-def diff(
-    value: Diff,
-    fetch: Fetch | None = None,
-    code_texts: CodeTexts | None = None,
-    past: Past | None = None,
-) -> str:
+def diff(value: Diff, sources: Sources = NOTHING) -> str:
     """The page of a diff of two runs, or of a nightly with its references."""
     from reprodb.render.views import diff_page
 
-    page = diff_page(value, Sources(fetch=fetch, code_texts=code_texts, past=past))
-    return _comparison(value.candidate, page, "")
+    return _comparison(value.candidate, diff_page(value, sources), "")
 
 
-def history(kernel: str, entries: Iterable[tuple[Run, Result]], *, home: str = "") -> str:
-    """The page of a kernel: a strip over the runs for each case, profile, lane and GPU; newest first in."""
+def dossier(value: "Dossier", sources: Sources = NOTHING, *, home: str = "") -> str:
+    """The page of a toolkit upgrade: every kernel under the old and the new toolchain."""
+    from reprodb.render.dossier import dossier_page
+
+    view = dossier_page(value, sources)
+    return _page(
+        "dossier.html",
+        title=f"{view.top.headline} · upgrade",
+        view=view,
+        lane=value.candidate.lane,
+        stamp=_stamp(value.candidate),
+        home=home,
+    )
+
+
+def history(
+    kernel: str, entries: Iterable[tuple[Run, Result]], *, nights: Iterable[Run] = (), home: str = ""
+) -> str:
+    """The page of a kernel: a strip over the runs for each case, profile, lane and GPU; newest first in.
+
+    `nights` are all nightlies: those of a scope's suite, lane and GPU that lack its row show in its strip.
+    """
     from reprodb.render.history import history_page
     from reprodb.render.timeline import moments
 
-    view = history_page(kernel, moments(entries))
+    view = history_page(kernel, moments(entries), tuple(nights))
     return _page(
         "history.html",
         title=f"{visible(kernel)} · history",
@@ -80,14 +89,16 @@ def history(kernel: str, entries: Iterable[tuple[Run, Result]], *, home: str = "
     )
 
 
-def index(runs: "Sequence[RunEntry]", kernels: "Sequence[KernelEntry]") -> str:
+def index(
+    runs: "Sequence[RunEntry]", kernels: "Sequence[KernelEntry]", upgrades: "Sequence[UpgradeEntry]" = ()
+) -> str:
     """The front page of a site; runs newest first."""
     from reprodb.render.index import index_page
 
     return _page(
         "index.html",
         title="reprodb: runs and kernels",
-        view=index_page(runs, kernels),
+        view=index_page(runs, kernels, upgrades),
         lane=None,
         band="All runs",
         stamp="Made by reprodb from recorded values.",
@@ -194,6 +205,7 @@ def _environment() -> "Environment":
         "states": _STATES,
         "lanes": LANES,
         "steps": STEPS,
+        "turn_names": TURNS,
         "standings": STANDINGS,
     }
     filters: dict[str, Any] = {
@@ -202,13 +214,7 @@ def _environment() -> "Environment":
         "rel": lambda value: f"{value:.3e}" if isinstance(value, float) else str(value),
         "short": lambda text: text[:8],
         "joined": lambda names: joined(list(names)),
-        "group": _group_class,
         "when": when,
     }
     environment.filters |= filters
     return environment
-
-
-def _group_class(label: str) -> str:
-    """`0` for the first letter of a matrix row, `1` for one that shares its result, `2` for the others."""
-    return "0" if label == "A" else "1" if "′" in label else "2"

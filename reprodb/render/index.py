@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reprodb.domain import Result, Run, Status
+from reprodb.domain import Accuracy, Result, Run, Status
+from reprodb.dossier import Dossier
 from reprodb.findings import Diff
-from reprodb.render.text import count, when
+from reprodb.render.text import count, sentence, when
 from reprodb.render.timeline import STEPS, moments
-from reprodb.render.words import VERDICTS, headline, run_name, tally, worst_word
+from reprodb.render.words import headline, run_name, tally, worst_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class RunEntry:
     exit_code: int | None
     counts: tuple[tuple[str, int], ...]  # verdict, rows
     kernels: tuple[str, ...]
+    code: tuple[str, ...] = ()  # artifacts whose whole texts its page links to
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,21 @@ class KernelEntry:
     results: int
     steps: tuple[tuple[str, int], ...]
     last_moved: str  # the newest run in which its bits moved, with what changed then
+    accuracy: str = "unknown"  # the worst of its newest run
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeEntry:
+    """The newest dossier of a suite on one lane and GPU."""
+
+    path: str
+    steps: tuple[str, ...]
+    where: str
+    run: str
+    mark: str
+    tone: str
+    headline: str
+    code: tuple[str, ...] = ()
 
 
 def run_entry(run: Run, results: Sequence[Result], diff: Diff | None, path: str) -> RunEntry:
@@ -85,6 +102,27 @@ def kernel_entry(name: str, entries: Sequence[tuple[Run, Result]], path: str) ->
         len(found),
         tuple((step, steps.count(step)) for step in STEPS if step in steps),
         last,
+        _worst_accuracy(entries),
+    )
+
+
+def _worst_accuracy(entries: Sequence[tuple[Run, Result]]) -> str:
+    newest = entries[0][0].uid
+    seen = {result.accuracy.verdict for run, result in entries if run.uid == newest}
+    return next(a for a in (Accuracy.OUTSIDE, Accuracy.UNKNOWN, Accuracy.OK) if a in seen).value
+
+
+def upgrade_entry(value: Dossier, path: str) -> UpgradeEntry:
+    run, word = value.candidate, worst_word(value.diff)
+    device = run.environment.device
+    return UpgradeEntry(
+        path,
+        value.steps,
+        f"{run.suite}, {run.lane.value} on {device.name if device else run.environment.cpu}",
+        run_name(run),
+        word.mark,
+        word.tone,
+        sentence(value.verdict),
     )
 
 
@@ -93,11 +131,12 @@ class IndexPage:
     newest: RunEntry | None
     runs: tuple[RunEntry, ...]
     kernels: tuple[KernelEntry, ...]
-    marks: tuple[tuple[str, str, str], ...]  # verdict, mark, tone
+    upgrades: tuple[UpgradeEntry, ...]
 
 
-def index_page(runs: Sequence[RunEntry], kernels: Sequence[KernelEntry]) -> IndexPage:
+def index_page(
+    runs: Sequence[RunEntry], kernels: Sequence[KernelEntry], upgrades: Sequence[UpgradeEntry]
+) -> IndexPage:
     """The view of the front page; runs are given newest first. A compared run leads where there is one."""
     newest = next((run for run in runs if run.counts), runs[0] if runs else None)
-    marks = tuple((verdict.value, word.mark, word.tone) for verdict, word in VERDICTS.items())
-    return IndexPage(newest, tuple(runs), tuple(kernels), marks)
+    return IndexPage(newest, tuple(runs), tuple(kernels), tuple(upgrades))

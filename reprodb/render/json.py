@@ -8,6 +8,7 @@ from typing import Any
 from reprodb.claims import Claim
 from reprodb.digest import hex64
 from reprodb.domain import CanaryOutcome, Environment, Output, Result, Role, Run
+from reprodb.dossier import Dossier
 from reprodb.findings import (
     Attribution,
     Churn,
@@ -60,6 +61,34 @@ def diff(value: Diff) -> dict[str, Any]:
         "comparisons": [_comparison(c) for c in value.comparisons],
         "matrix": [_matrix(row) for row in value.matrix],
         "canaries": [_canary(c) for c in value.canaries],
+        "reasons": list(value.reasons),
+        "notes": list(value.notes),
+    }
+
+
+def dossier(value: Dossier) -> dict[str, Any]:
+    """`reprodb.dossier/1`: the pairs of an upgrade, each with its toolchains and its comparisons."""
+    return {
+        "schema": "reprodb.dossier/1",
+        "baseline": value.baseline.id,
+        "candidate": value.candidate.id,
+        "lane": value.candidate.lane.value,
+        "exit_code": value.exit_code,
+        "headline": value.headline,
+        "upgrades": list(value.steps),
+        "pairs": [
+            {
+                "baseline_profile": leg.profiles[0],
+                "candidate_profile": leg.profiles[1],
+                "baseline_toolchain": leg.toolchains[0].label if leg.toolchains[0] else None,
+                "candidate_toolchain": leg.toolchains[1].label if leg.toolchains[1] else None,
+                "parts": [{"name": n, "before": a, "after": b} for n, a, b in leg.parts],
+                "options": {"gone": list(leg.options[0]), "new": list(leg.options[1])},
+                "exit_code": leg.diff.exit_code,
+                "comparisons": [_comparison(c) for c in leg.diff.comparisons],
+            }
+            for leg in value.legs
+        ],
         "reasons": list(value.reasons),
         "notes": list(value.notes),
     }

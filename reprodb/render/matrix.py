@@ -1,10 +1,23 @@
 """The profile matrix as a table to read at a glance: a letter for bits, a number for code."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from string import ascii_uppercase
 
 from reprodb.findings import MatrixGroup, MatrixRow
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A finding of the page about one cell: its anchor, its verdict in a word, its tone."""
+
+    anchor: str
+    label: str
+    tone: str
+
+
+# (kernel, case, profile as the matrix names it) → the finding about it.
+Flags = Mapping[tuple[str, str, str], Flag]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +30,19 @@ class Cell:
     distinct: int
     reference: bool
     status: str = ""  # why nothing ran
+    flag: Flag | None = None
+
+    @property
+    def look(self) -> str:
+        """How loud the cell is: a finding's tone, quiet where the reference has its bits, else its letter's.
+
+        `0` is the first letter of a row, `1` one that shares its result, `2` the others.
+        """
+        if self.flag is not None:
+            return self.flag.tone
+        if self.reference:
+            return "held"
+        return "g0" if self.label == "A" else "g1" if "′" in self.label else "g2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +52,18 @@ class Legend:
     label: str
     group: MatrixGroup
     latent: str | None
+
+    @property
+    def run_hash(self) -> str:
+        """The hash of the repetitions where one word repeats: what people read and compare."""
+        group = self.group
+        return group.run_hash if group.distinct == 1 and group.bits.startswith("0x") else ""
+
+    @property
+    def bits(self) -> str:
+        """`0x4b25426d run hash 0x8189389fe1bc0a65`."""
+        bits = self.group.bits or "no bits"
+        return f"{bits} run hash {self.run_hash}" if self.run_hash else bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +97,15 @@ class Table:
         return any(legend.latent for row in self.rows for legend in row.legends)
 
     @property
+    def has_flags(self) -> bool:
+        return any(cell and cell.flag for row in self.rows for cell in row.cells)
+
+    @property
     def has_reference(self) -> bool:
         return any(cell and cell.reference for row in self.rows for cell in row.cells)
 
 
-def table(rows: Iterable[MatrixRow]) -> Table:
+def table(rows: Iterable[MatrixRow], flags: Flags | None = None) -> Table:
     """The matrix with one column a profile: `default` first, the others by name."""
     ordered = sorted(rows, key=lambda r: (r.kernel, r.case))
     names = {p for row in ordered for g in row.groups for p in g.profiles}
@@ -74,7 +116,7 @@ def table(rows: Iterable[MatrixRow]) -> Table:
         for group in row.inert:
             inert.setdefault(tuple(sorted(group, key=_place)), []).append(row.kernel)
     quiet = tuple(Inert(group, tuple(dict.fromkeys(kernels))) for group, kernels in sorted(inert.items()))
-    return Table(profiles, tuple(_row(row, profiles) for row in ordered), quiet)
+    return Table(profiles, tuple(_row(row, profiles, flags or {}) for row in ordered), quiet)
 
 
 def _place(profile: str) -> tuple[bool, str]:
@@ -82,19 +124,26 @@ def _place(profile: str) -> tuple[bool, str]:
     return (profile != "default", profile)
 
 
-def _row(row: MatrixRow, profiles: tuple[str, ...]) -> TableRow:
+def _row(row: MatrixRow, profiles: tuple[str, ...], flags: Flags) -> TableRow:
     legends = _legends(row) if row.guaranteed else ()
     label = {legend.group.profiles: legend.label for legend in legends}
     # Numbered along the columns: the order in which results came says nothing.
     ordered = sorted(row.code_groups, key=lambda group: min(map(_place, group)))
     code = {profile: n for n, group in enumerate(ordered, 1) for profile in group}
+
+    def flag(profile: str) -> Flag | None:
+        return flags.get((row.kernel, row.case, profile))
+
     cells: dict[str, Cell] = {
-        profile: Cell(profile, "∅", code.get(profile), 0, False, status) for profile, status in row.no_result
+        profile: Cell(profile, "∅", code.get(profile), 0, False, status, flag(profile))
+        for profile, status in row.no_result
     }
     for group in row.groups:
         for profile in group.profiles:
             shown = label.get(group.profiles, "~")
-            cells[profile] = Cell(profile, shown, code.get(profile), group.distinct, group.reference)
+            cells[profile] = Cell(
+                profile, shown, code.get(profile), group.distinct, group.reference, flag=flag(profile)
+            )
     return TableRow(row, tuple(cells.get(profile) for profile in profiles), legends)
 
 

@@ -62,15 +62,16 @@ def churn_groups(comparisons: Iterable[Comparison], *, opened: bool) -> tuple[Ch
 
 def _churn_summary(rows: Sequence[Comparison]) -> str:
     churns = [c.churn for c in rows if c.churn]
-    before = _span([c.baseline.distinct for c in churns])
-    after = _span([c.candidate.distinct for c in churns])
+    before = span([c.baseline.distinct for c in churns])
+    after = span([c.candidate.distinct for c in churns])
     spreads = [c.spread_ulp for c in churns if c.spread_ulp is not None]
     spread = f", at most {max(spreads):,} ULP apart" if spreads else ""
     where = profiles_of(rows[0]) if len(rows) == 1 else f"{len(rows)} rows"
     return f"{where}: {before} patterns before, {after} now{spread}"
 
 
-def _span(numbers: Sequence[int]) -> str:
+def span(numbers: Sequence[int]) -> str:
+    """`12`, or `12–16`."""
     return f"{min(numbers):,}" if min(numbers) == max(numbers) else f"{min(numbers):,}–{max(numbers):,}"
 
 
@@ -78,17 +79,22 @@ def _churn_view(c: Comparison) -> ChurnView:
     churn = c.churn
     if churn is None:
         raise ValueError(f"{c.kernel} has no churn to show")
-    chart = charts.histogram(churn.baseline, churn.candidate)
+    chart, reference = churn_chart(c)
     title = (
         f"{c.kernel}, {profiles_of(c)}: {churn.baseline.distinct} patterns, now {churn.candidate.distinct}"
     )
-    lowest = min(
-        (churn.baseline, churn.candidate),
-        key=lambda side: min((u for _, _, u in side.patterns if u is not None), default=1),
-    )
-    reference = _reference_place(chart, lowest, c.either) if chart else None
     sentence = " ".join(full_stop(part) for part in (churn.mode, churn.note or "") if part)
     return ChurnView(c, profiles_of(c), sentence, chart, title, reference)
+
+
+def churn_chart(c: Comparison) -> tuple[charts.Histogram | None, float | None]:
+    """Both sides of a churn over one axis, and where the high-precision reference stands on it, in bins."""
+    if c.churn is None:
+        return None, None
+    sides = (c.churn.baseline, c.churn.candidate)
+    chart = charts.histogram(*sides)
+    lowest = min(sides, key=lambda side: min((u for _, _, u in side.patterns if u is not None), default=1))
+    return chart, _reference_place(chart, lowest, c.either) if chart else None
 
 
 def spectrum(result: Result, fetch: Fetch | None) -> Spectrum | None:
@@ -108,10 +114,14 @@ def spectrum(result: Result, fetch: Fetch | None) -> Spectrum | None:
     )
 
 
-def own_histogram(output: Output | None, fetch: Fetch | None) -> charts.Histogram | None:
-    """The histogram of one output's patterns; None where they have no places on an axis."""
-    support = _support(output, fetch) if output is not None else None
-    return charts.histogram(support) if support else None
+def own_histogram(
+    output: Output, result: Result, fetch: Fetch | None
+) -> tuple[charts.Histogram | None, float | None]:
+    """The histogram of one output's patterns, None where they have no places on an axis; the reference's."""
+    support = _support(output, fetch)
+    chart = charts.histogram(support)
+    own = chart is not None and result.results and result.results[0].name == output.name
+    return chart, _reference_place(chart, support, result) if chart and own else None
 
 
 def _support(output: Output, fetch: Fetch | None) -> Support:

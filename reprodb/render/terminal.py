@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from reprodb.claims import Claim
 from reprodb.domain import Lane, Result, Run, Status
-from reprodb.findings import Comparison, Diff, MatrixRow, Verdict
+from reprodb.dossier import Dossier
+from reprodb.findings import Comparison, Diff, MatrixRow
 from reprodb.render import matrix as matrix_
-from reprodb.render.spectra import churn_groups
+from reprodb.render.dossier import kernel_groups
+from reprodb.render.spectra import churn_groups, span
 from reprodb.render.text import count, joined, lines, name, utc, visible
 from reprodb.render.timeline import STEPS, Moment
 from reprodb.render.words import (
     ACCURACY,
+    COUNTED,
     LANES,
     STANDINGS,
     VERDICTS,
@@ -27,6 +30,7 @@ from reprodb.render.words import (
     sort_results,
     tally,
     unanswered,
+    untouched,
     worst_first,
     worst_word,
 )
@@ -45,11 +49,6 @@ PIPE_WIDTH = 1000
 _WHOLE = frozenset(
     {"profile matrix", "verdict", "kernel", "bits", "first bits", "run hash", "run", "started"}
 )
-_COUNTED = {
-    Verdict.NEW: "new, only the candidate has them",
-    Verdict.NO_BASELINE: "no baseline yet",
-    Verdict.SAME: "the same",
-}
 _STYLES = {"bad": "bold red", "warn": "yellow", "good": "green", "info": "cyan", "quiet": "dim"}
 
 
@@ -74,11 +73,13 @@ def diff(out: "Console", value: Diff, *, quiet: bool = False) -> None:
     _verdict(out, worst_word(value), headline(value), value.candidate)
     if quiet:
         return
-    counts = [f"{n:,} {VERDICTS[verdict].label}" for verdict, n in tally(value.comparisons)]
-    if counts:
-        _line(out, ", ".join(counts))
+    first = untouched(value)
+    counts = ", ".join(f"{n:,} {VERDICTS[verdict].label}" for verdict, n in tally(value.comparisons))
+    if counts and not first and counts not in value.headline:
+        _line(out, counts)
     baseline = run_name(value.baseline) if value.baseline else "the reference of each row"
-    _line(out, f"{run_name(value.candidate)} against {baseline}", "dim")
+    against = "" if first else f" against {baseline}"
+    _line(out, f"{run_name(value.candidate)}{against}, {_where(value.candidate)}", "dim")
     for canary in value.canaries or value.candidate.canaries:
         if not canary.ok:
             kind = "canary failed" if canary.fatal else "note"
@@ -86,7 +87,53 @@ def diff(out: "Console", value: Diff, *, quiet: bool = False) -> None:
     for step in unanswered(value):
         _line(out, "? " + " ".join(part for part in (step.text, step.command) if part), "yellow")
     _matrix(out, value.matrix)
-    _comparisons(out, worst_first(value.comparisons))
+    if not first:
+        _comparisons(out, worst_first(value.comparisons))
+
+
+def dossier(out: "Console", value: Dossier, *, quiet: bool = False) -> None:
+    """Prints what an upgrade does to every kernel; `quiet` prints the verdict alone."""
+    whole = value.diff
+    _verdict(out, worst_word(whole), headline(whole), value.candidate)
+    if quiet:
+        return
+    old, new = value.baseline, value.candidate
+    where = run_name(new) if old.uid == new.uid else f"{run_name(old)} and {run_name(new)}"
+    _line(out, f"{where}, {_where(new)}", "dim")
+    for leg in value.legs:
+        parts = ", ".join(f"{part} {a or 'none'} → {b or 'none'}" for part, a, b in leg.parts)
+        _line(out, f"{name(leg.name)}: {leg.step if leg.moved else leg.step + ' on both sides'}")
+        if parts:
+            _line(out, f"    {parts}", "dim")
+    for step in unanswered(whole):
+        _line(out, "? " + " ".join(part for part in (step.text, step.command) if part), "yellow")
+    groups = kernel_groups(value, {})
+    if out.width < STACKED:
+        for group in groups:
+            _line(out, name(group.kernel), "bold")
+            for row in group.rows:
+                _line(out, f"  {row.word.mark} {row.word.label}: {name(row.leg)}", _STYLES[row.word.tone])
+                accuracy = " ".join(ACCURACY[row.comparison.accuracy])
+                _line(out, f"    {row.bits}, accuracy {accuracy}, code {row.code}")
+        return
+    table = _table(
+        *("kernel", "profile", "verdict", "gates", "accuracy", "bits", "witness", "instructions", "code")
+    )
+    for group in groups:
+        for row in group.rows:
+            gated = row.comparison.gated
+            table.add_row(
+                _text(name(group.kernel)),
+                _text(name(row.leg)),
+                _text(f"{row.word.mark} {row.word.label}", _STYLES[row.word.tone]),
+                _text("yes" if gated else "no", "bold red" if gated else "dim"),
+                _text(" ".join(ACCURACY[row.comparison.accuracy])),
+                _text(row.bits),
+                _text(row.witness),
+                _text(row.instructions),
+                _text(row.code),
+            )
+    out.print(table)
 
 
 def show(
@@ -240,25 +287,43 @@ def _matrix(out: "Console", rows: Sequence[MatrixRow]) -> None:
         return
     _line(out, "")
     profiles = [name(p) for p in table.profiles]
-    needed = max(len(name(row.row.kernel)) for row in table.rows) + sum(len(p) + 3 for p in profiles) + 30
+    needed = max(len(name(row.row.kernel)) for row in table.rows) + sum(len(p) + 3 for p in profiles)
     if out.width < max(STACKED, needed):
         _stacked_matrix(out, table)
     else:
-        grid = _table("profile matrix", *profiles, "bits")
-        for column in grid.columns[:-1]:
+        grid = _table("profile matrix", *profiles)
+        for column in grid.columns:
             column.no_wrap = True
         for row in table.rows:
             cells = [_text(_cell(cell), _cell_style(cell)) for cell in row.cells]
-            grid.add_row(_text(name(row.row.kernel)), *cells, _text("; ".join(_legends(row))))
+            grid.add_row(_text(name(row.row.kernel)), *cells)
         out.print(grid)
-    told = "equal letters: equal bits; ′: the same result, other witness bits; number: equal code"
-    _line(out, told + ("; *: the reference's bits" if table.has_reference else ""), "dim")
+        for row in table.rows:
+            for place, legend in enumerate(_legends(row)):
+                title = name(row.row.kernel) + ":" if place == 0 else ""
+                _line(out, f"{title:<{len(name(row.row.kernel)) + 1}} {legend}")
+    _line(out, _key(table), "dim")
     for inert in table.inert:
         _line(out, f"same code: {joined(list(inert.profiles))} ({joined(list(inert.kernels))})", "dim")
 
 
+def _key(table: matrix_.Table) -> str:
+    """What the signs of the matrix mean, those alone that it has."""
+    labels = {cell.label for row in table.rows for cell in row.cells if cell}
+    told = ["equal letters: equal bits"] if labels - {"~", "∅"} else []
+    told += ["′: the same result, other witness bits"] if table.has_latent else []
+    told += ["number: equal code"]
+    told += ["~: patterns of an arrival-order kernel"] if "~" in labels else []
+    told += ["*: the reference's bits"] if table.has_reference else []
+    return "; ".join(told)
+
+
 def _stacked_matrix(out: "Console", table: matrix_.Table) -> None:
     for row in table.rows:
+        seen = [cell.distinct for cell in row.cells if cell and cell.label == "~"]
+        if seen and len(seen) == sum(cell is not None for cell in row.cells):
+            _line(out, f"{name(row.row.kernel)}  ~{span(seen)} patterns, {count(len(seen), 'profile')}")
+            continue
         _line(out, name(row.row.kernel), "bold")
         groups: dict[tuple[str, str], list[str]] = {}
         for cell in row.cells:
@@ -288,11 +353,11 @@ def _cell_style(cell: matrix_.Cell | None) -> str:
 
 
 def _legends(row: matrix_.TableRow) -> tuple[str, ...]:
-    if not row.legends:
-        return ("arrival order: patterns seen",)
+    """One line a letter: what people read and look for with grep."""
     return tuple(
-        f"{legend.label} {legend.group.bits or 'no bits'}"
-        + (f" witness {legend.group.witness[:8]}" if legend.group.witness else "")
+        f"{legend.label} "
+        + (f"the result of {legend.latent}" if legend.latent else legend.bits)
+        + (f", witness {legend.group.witness[:8]}" if legend.group.witness else "")
         for legend in row.legends
     )
 
@@ -301,8 +366,8 @@ def _comparisons(out: "Console", ordered: Sequence[Comparison]) -> None:
     quiet = [c for c in ordered if not flagged(c)]
     churns = [c for c in quiet if c.churn]
     # Rows that nothing is to be said of one by one: the matrix has their bits.
-    counted = {verdict: sum(c.verdict is verdict for c in quiet) for verdict in _COUNTED}
-    rows = [c for c in ordered if flagged(c) or not (c.churn or c.verdict in _COUNTED)]
+    counted = {verdict: sum(c.verdict is verdict for c in quiet) for verdict in COUNTED}
+    rows = [c for c in ordered if flagged(c) or not (c.churn or c.verdict in COUNTED)]
     if rows and out.width < STACKED:
         for c in rows:
             _stacked_comparison(out, c)
@@ -322,12 +387,14 @@ def _comparisons(out: "Console", ordered: Sequence[Comparison]) -> None:
         out.print(table)
     for c in rows:
         _failure(out, c)
+    if churns:
+        _line(out, "arrival order, which never gates:", "dim")
     for group in churn_groups(churns, opened=False):
-        _line(out, f"~ {name(group.kernel)}, {group.summary} (arrival order, never gates)", "dim")
+        _line(out, f"~ {name(group.kernel)}, {group.summary}", "dim")
     for verdict, n in counted.items():
         if n:
             word = VERDICTS[verdict]
-            _line(out, f"{word.mark} {count(n, 'row')}: {_COUNTED[verdict]}", _STYLES[word.tone])
+            _line(out, f"{word.mark} {count(n, 'row')}: {COUNTED[verdict]}", _STYLES[word.tone])
 
 
 def _results(out: "Console", results: Sequence[Result]) -> None:

@@ -42,6 +42,11 @@ def lines(text: str, count: int = 40, width: int = LINE_LIMIT) -> tuple[str, ...
     return kept if len(every) <= count else (*kept, f"… (+{len(every) - count:,} lines)")
 
 
+def shown_lines(text: str) -> str:
+    """A whole text, line by line as it stands, steering characters spelled out."""
+    return "".join(visible(line.expandtabs(8), len(line) * 8 + 1) + "\n" for line in text.splitlines())
+
+
 def utc(moment: datetime | None) -> str | None:
     """ISO 8601 in UTC to the second with a `Z`; a time without a zone is UTC already."""
     if moment is None:

@@ -6,19 +6,41 @@ from dataclasses import dataclass
 from reprodb.domain import Output, Result, Run, Status, scope_of
 from reprodb.render.words import patterns
 
+# What may have changed beside the bits, by the letter that a strip has room for.
+TURNS: dict[str, str] = {
+    "T": "toolchain",
+    "F": "flags",
+    "S": "source",
+    "I": "input",
+    "D": "driver",
+    "G": "GPU",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Something beside the bits that is another than before: `T`, `nvrtc 12.6.85 → nvrtc 13.5.37`."""
+
+    letter: str  # of TURNS
+    text: str
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One result of a history. `step` says how its bits stand to the result before it in the same scope.
 
     Steps: `first`, `same`, `latent` (witness bits alone), `moved`, `churn` (several patterns on a side)
-    and `no result`. `changed` names what else changed since: `nvrtc 12.6.85 → nvrtc 13.5.37`.
+    and `no result`. `turns` say what else changed since.
     """
 
     run: Run
     result: Result
     step: str
-    changed: tuple[str, ...]
+    turns: tuple[Turn, ...]
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        return tuple(turn.text for turn in self.turns)
 
 
 # How a step is told: mark, tone, meaning.
@@ -39,7 +61,7 @@ def moments(entries: Iterable[tuple[Run, Result]]) -> tuple[Moment, ...]:
     for run, result in reversed(tuple(entries)):
         scope = scope_of(run, result)
         before = latest.get(scope)
-        found.append(Moment(run, result, _step(before, result), _changed(before, run, result)))
+        found.append(Moment(run, result, _step(before, result), _turns(before, run, result)))
         if result.status is Status.OK:
             latest[scope] = (run, result)
     return tuple(reversed(found))
@@ -61,19 +83,21 @@ def _bits(outputs: Iterable[Output]) -> tuple[object, ...]:
     return tuple((o.name, tuple(sorted(p.sha256 for p in o.patterns))) for o in outputs)
 
 
-def _changed(before: tuple[Run, Result] | None, run: Run, result: Result) -> tuple[str, ...]:
+def _turns(before: tuple[Run, Result] | None, run: Run, result: Result) -> tuple[Turn, ...]:
     if before is None:
         return ()
     old_run, old = before
-    pairs: list[tuple[str, str | None, str | None]] = []
-    pairs.append(("driver", old_run.environment.driver, run.environment.driver))
+    pairs: list[tuple[str, str, str | None, str | None]] = []
+    pairs.append(("D", "driver ", old_run.environment.driver, run.environment.driver))
     if old.build and result.build:
-        pairs.append(("", old.build.toolchain.label, result.build.toolchain.label))
+        pairs.append(("T", "", old.build.toolchain.label, result.build.toolchain.label))
         options = old.build.options, result.build.options
         gone, come = ([o for o in options[a] if o not in options[1 - a]] for a in (0, 1))
-        pairs.append(("flags", " ".join(gone), " ".join(come)))
-        pairs.append(("source", old.build.source_digest[:8], result.build.source_digest[:8]))
+        pairs.append(("F", "flags ", " ".join(gone), " ".join(come)))
+        pairs.append(("S", "source ", old.build.source_digest[:8], result.build.source_digest[:8]))
     old_device, device = old_run.environment.device, run.environment.device
-    pairs.append(("GPU", old_device.uuid if old_device else None, device.uuid if device else None))
-    pairs.append(("input", old.input_digest[:8], result.input_digest[:8]))
-    return tuple(f"{name} {a or 'none'} → {b or 'none'}".strip() for name, a, b in pairs if a != b)
+    pairs.append(("G", "GPU ", old_device.uuid if old_device else None, device.uuid if device else None))
+    pairs.append(("I", "input ", old.input_digest[:8], result.input_digest[:8]))
+    return tuple(
+        Turn(letter, f"{name}{a or 'none'} → {b or 'none'}") for letter, name, a, b in pairs if a != b
+    )

@@ -11,12 +11,12 @@ from reprodb.render.words import (
     VERDICTS,
     Step,
     Word,
-    headline,
     run_name,
     skips,
     tally,
     toolchains_of,
     unanswered,
+    verdict_alone,
     worst_word,
 )
 
@@ -106,7 +106,7 @@ def diff_top(diff: Diff) -> Top:
         f"{run.suite} · {run_name(run)} · {when(run.started_at)}",
         worst.mark,
         worst.tone,
-        headline(diff),
+        verdict_alone(diff),
         tuple((VERDICTS[verdict], n) for verdict, n in counts),
         tuple(sentence(reason) for reason in diff.reasons),
         (

@@ -80,18 +80,34 @@ def diff_page(diff: Diff, sources: Sources) -> Page:
     ordered = worst_first(diff.comparisons)
     loud = tuple(c for c in ordered if flagged(c))
     quiet = tuple(c for c in ordered if not flagged(c))
-    shelf = CodeShelf(sources.code_texts)
+    shelf = CodeShelf(sources)
     churns = tuple(c for c in quiet if c.churn)
     held = tuple(c for c in quiet if not c.churn)
     counts = ", ".join(f"{n:,} {VERDICTS[verdict].label}" for verdict, n in tally(held))
+    findings = tuple(finding(c, n, shelf, diff.candidate, sources) for n, c in enumerate(loud, 1))
     return Page(
         diff_top(diff),
-        matrix.table(diff.matrix),
-        tuple(finding(c, n, shelf, diff.candidate, sources) for n, c in enumerate(loud, 1)),
+        matrix.table(diff.matrix, flags(findings)),
+        findings,
         churn_groups(churns, opened=bool(loud) and len(churns) <= 2),
         tuple(held_row(c) for c in held),
         counts,
     )
+
+
+def flags(findings: Sequence[Finding]) -> dict[tuple[str, str, str], matrix.Flag]:
+    """The findings by the cells of the matrix that they are about, under each name a cell may have."""
+    found: dict[tuple[str, str, str], matrix.Flag] = {}
+    for f in findings:
+        side = f.comparison.candidate
+        if side is None:
+            continue
+        flag = matrix.Flag(f.anchor, f.word.label, "bad" if f.comparison.gated else f.word.tone)
+        kernel, case, profile, arch, condition = side.row
+        for name in (profile, f"{profile} {arch}"):
+            for suffix in ("", f" [{condition}]"):
+                found.setdefault((kernel, case, name + suffix), flag)
+    return found
 
 
 def report_page(
@@ -104,7 +120,7 @@ def report_page(
     """A run, with its diff where it was compared."""
     ordered = sort_results(results)
     page = diff_page(diff, sources) if diff else Page(run_top(run, ordered), matrix.table(()))
-    table = matrix.table(rows or (diff.matrix if diff else ()))
+    table = matrix.table(rows or (diff.matrix if diff else ()), flags(page.findings))
     spectra = () if diff else tuple(s for r in ordered if (s := spectrum(r, sources.fetch)))
     return replace(
         page,

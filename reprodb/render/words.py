@@ -7,6 +7,7 @@ from reprodb.digest import hex64
 from reprodb.domain import Accuracy, Lane, Result, Run, Status
 from reprodb.errors import Exit
 from reprodb.findings import Comparison, Diff, Verdict
+from reprodb.headline import counted
 from reprodb.render.text import count, sentence
 
 
@@ -86,6 +87,13 @@ FLAGGED = frozenset(
     }
 )
 
+# Quiet verdicts of which nothing is to be said row by row where the matrix or a folded table has the bits.
+COUNTED: dict[Verdict, str] = {
+    Verdict.NEW: "new, only the candidate has them",
+    Verdict.NO_BASELINE: "no baseline yet",
+    Verdict.SAME: "the same",
+}
+
 ACCURACY: dict[Accuracy, tuple[str, str]] = {
     Accuracy.OK: ("✓", "ok"),
     Accuracy.OUTSIDE: ("✗", "outside tolerance"),
@@ -115,11 +123,12 @@ EXITS: dict[int, str] = {
 
 
 def worst_first(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Comparisons that gate first, then by accuracy and gravity, then by name."""
+    """Comparisons that gate first, then by accuracy and gravity, fixed-order kernels first, then by name."""
 
     def rank(c: Comparison) -> tuple[object, ...]:
-        outside = c.accuracy is not Accuracy.OUTSIDE
-        return (not c.gated, outside, GRAVITY[c.verdict], *c.either.row)
+        inside = c.accuracy is not Accuracy.OUTSIDE
+        free = not c.either.kernel.determinism.guaranteed
+        return (not c.gated, inside, GRAVITY[c.verdict], free, *c.either.row)
 
     return tuple(sorted(comparisons, key=rank))
 
@@ -152,6 +161,12 @@ def headline(diff: Diff) -> str:
     return sentence(diff.headline or EXITS.get(diff.exit_code, f"exit {diff.exit_code}"))
 
 
+def verdict_alone(diff: Diff) -> str:
+    """The headline without its counts, for where they stand right under it."""
+    counts = f"; {counted(diff.comparisons)}"
+    return sentence(diff.headline.removesuffix(counts)) if diff.headline else headline(diff)
+
+
 def worst_word(diff: Diff) -> Word:
     """The mark of the headline: quiet where the exit code is 0 and nothing is open."""
     if diff.exit_code:
@@ -161,6 +176,14 @@ def worst_word(diff: Diff) -> Word:
     open_ = FLAGGED if diff.compared else FLAGGED | {Verdict.NO_BASELINE, Verdict.NEW}
     shown = [c.verdict for c in diff.comparisons if c.verdict in open_]
     return VERDICTS[min(shown, key=list(VERDICTS).index)] if shown else VERDICTS[Verdict.SAME]
+
+
+def untouched(diff: Diff) -> bool:
+    """Whether every row waits for its first reference: row by row nothing is to be said of such a night."""
+    return bool(diff.comparisons) and all(
+        c.verdict is Verdict.NO_BASELINE and c.accuracy is not Accuracy.OUTSIDE and not c.gated
+        for c in diff.comparisons
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ from reprodb.findings import (
     Support,
     Verdict,
 )
+from reprodb.render.sources import Sources
 
 TREE_BITS = 0x4B25426D
 TREE_HASH = 0x8189389FE1BC0A65
@@ -132,6 +133,9 @@ def code_texts(key: str) -> tuple[str | None, str | None]:
     if "no-fmad" in key:
         return SEPARATE, "FMUL R4, R0, R0 ;\nFADD R5, R4, 0.25 ;\nFADD R6, R6, R5 ;\n"
     return FUSED, "FFMA R4, R0, R0, 0.25 ;\nFADD R6, R6, R4 ;\n"
+
+
+SOURCES = Sources(code_texts=code_texts)
 
 
 def kernel(name: str, determinism: Determinism = Determinism.RUN_TO_RUN, *, blocks: int = 1024) -> Kernel:

@@ -52,9 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pages")
     hostile, lane = samples.hostile(), Lane.MEASURED
     pages = {
-        "quiet": html.report(samples.run(2), samples.night(), samples.quiet(), code_texts=samples.code_texts),
-        "contraction": html.diff(samples.contraction(), code_texts=samples.code_texts),
-        "eventful": html.diff(samples.eventful(), code_texts=samples.code_texts),
+        "quiet": html.report(samples.run(2), samples.night(), samples.quiet(), sources=samples.SOURCES),
+        "contraction": html.diff(samples.contraction(), sources=samples.SOURCES),
+        "eventful": html.diff(samples.eventful(), sources=samples.SOURCES),
         "alone": html.report(samples.run(1, lane), samples.night(lane), matrix=samples.matrix()),
         "hostile": html.report(hostile.candidate, [c.either for c in hostile.comparisons], hostile),
     }

@@ -29,7 +29,7 @@ def piped(value: Diff) -> str:
 
 
 def page(value: Diff) -> str:
-    return body(html.diff(value, code_texts=samples.code_texts))
+    return body(html.diff(value, sources=samples.SOURCES))
 
 
 CASES: dict[str, Callable[[], str]] = {

@@ -11,6 +11,7 @@ import pytest
 from reprodb.domain import Lane
 from reprodb.findings import Diff
 from reprodb.render import html
+from reprodb.render.sources import Sources
 from reprodb.render.timeline import moments
 from tests.render import samples
 
@@ -54,9 +55,9 @@ def pages() -> dict[str, str]:
     night, lane = samples.night(), Lane.MEASURED
     hostile = samples.hostile()
     return {
-        "quiet": html.report(samples.run(2), night, samples.quiet(), code_texts=samples.code_texts),
-        "contraction": html.diff(samples.contraction(), code_texts=samples.code_texts),
-        "eventful": html.diff(samples.eventful(), code_texts=samples.code_texts),
+        "quiet": html.report(samples.run(2), night, samples.quiet(), sources=samples.SOURCES),
+        "contraction": html.diff(samples.contraction(), sources=samples.SOURCES),
+        "eventful": html.diff(samples.eventful(), sources=samples.SOURCES),
         "alone": html.report(samples.run(1, lane), samples.night(lane), matrix=samples.matrix()),
         "hostile": html.report(hostile.candidate, [c.either for c in hostile.comparisons], hostile),
     }
@@ -107,7 +108,8 @@ def test_a_history_shows_what_changed_when() -> None:
     outline = Outline(page)
     assert "Bits moved 1 time over 40 runs." in outline.text
     assert (
-        "run 20 nvrtc 12.6.85 → nvrtc 13.5.37; flags --fmad=false → --fmad=true, bits moved" in outline.text
+        "run 20 T nvrtc 12.6.85 → nvrtc 13.5.37; F flags --fmad=false → --fmad=true, bits moved"
+        in outline.text
     )
     assert "measured on NVIDIA H200" in outline.text
     assert page == html.history("sum_squares_tree", samples.past())
@@ -118,7 +120,7 @@ def test_a_history_shows_what_changed_when() -> None:
 
 def test_a_finding_has_the_strip_of_its_row() -> None:
     found = moments(samples.past())
-    page = html.diff(samples.eventful(), past=lambda _: found)
+    page = html.diff(samples.eventful(), Sources(past=lambda _: found))
     assert "Over the runs" in Outline(page).text
 
 
@@ -235,4 +237,4 @@ def test_many_findings_stay_below_a_megabyte() -> None:
         ptx, sass = samples.code_texts(key)
         return (ptx or "") * 40, (sass or "") * 40
 
-    assert len(html.diff(value, code_texts=texts).encode()) < 1_000_000
+    assert len(html.diff(value, sources=Sources(code_texts=texts)).encode()) < 1_000_000
