@@ -27,8 +27,9 @@ from reprodb.executors.model.events import Kind, Step
 from reprodb.experiments import Laboratory, Setting, bits_of, failure
 from reprodb.explanation import judged_outputs
 from reprodb.findings import Comparison, ElementDelta, OutputDelta
+from reprodb.provenance import Moment
 from reprodb.recovery import Compilers, Library, Missing, Texts
-from reprodb.trace import Alignment, Moment, align
+from reprodb.trace import Alignment, align
 
 if TYPE_CHECKING:
     from reprodb.executors.model.recording import Recorder, Target, Watch
@@ -304,7 +305,7 @@ class _Walk:
             if (old.target, new.target) in seen or len(legs) == _MOST_LEGS:
                 return tuple(legs), f"{cell} was stored by a block that has been traced already"
             seen.add((old.target, new.target))
-            leg = self._leg(cell, (old, new))
+            leg = self._leg(cell, (old, new), watches)
             legs.append(leg)
             following = self._source(leg)
             if following is None:
@@ -330,15 +331,21 @@ class _Walk:
         stage = recorder.program.stages[last.target.stage][0]
         return Where(stage, last.target, last.thread, last.step)
 
-    def _leg(self, cell: Cell, wheres: tuple[Where, Where]) -> Leg:
+    def _leg(self, cell: Cell, wheres: tuple[Where, Where], watches: Sequence[Watch]) -> Leg:
         where = wheres[1]
         self._say(f"{cell}: recording block {where.target.block} of {where.stage.entry} on both sides")
         recordings = []
-        for recorder, result, side in zip(self._recorders, self._results, wheres, strict=True):
-            log = recorder.record(side.target)
+        stored: list[int | None] = []
+        for recorder, result, side, watch in zip(
+            self._recorders, self._results, wheres, watches, strict=True
+        ):
+            log = recorder.record(side.target, watch)
             _undisturbed(result, log.raws)
             recordings.append(log.recording)
-        found = align(*recordings)
+            times = log.times.tolist()
+            own = [s.at for s in log.stores if (s.target, s.thread) == (side.target, side.thread)]
+            stored.append(times.index(own[-1]) if own else None)
+        found = align(recordings[0], recordings[1], stored[0])
         return Leg(cell, wheres, found, (self._names(found, 0), self._names(found, 1)))
 
     def _names(self, found: Alignment, side: int) -> dict[int, Cell]:

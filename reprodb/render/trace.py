@@ -13,7 +13,8 @@ from reprodb.render.text import count, joined, name, visible
 
 if TYPE_CHECKING:
     from reprodb.findings import Comparison
-    from reprodb.trace import Alignment, Difference, Moment
+    from reprodb.provenance import Moment
+    from reprodb.trace import Alignment, Difference
     from reprodb.tracing import Cell, Leg, Trace, Where
 
 SCHEMA = "reprodb.trace/1"
@@ -117,6 +118,8 @@ def _difference(found: Trace, leg: Leg, difference: Difference, labels: tuple[st
         f"  the first value that differs: {place}, thread {_at(where.stage.block, born[1].thread)} of block "
         f"{_at(where.stage.grid, where.target.block)}{_times(difference)}{later}"
     )
+    if not difference.related:
+        yield f"    (the first in the block; that {leg.cell} was computed from it could not be followed)"
     for line in dict.fromkeys(moment.step.place for moment in born):
         text = source_line(found.files[1], line.file, line.line) or source_line(
             found.files[0], line.file, line.line
@@ -361,6 +364,7 @@ def _difference_record(found: Trace, leg: Leg, difference: Difference) -> dict[s
         "source": source_line(found.files[1], place.file, place.line) or None,
         "occurrence": difference.occurrence,
         "steps_back": difference.steps,
+        "related": difference.related,
         **{
             which: {
                 side: _moment(leg, n, moment)

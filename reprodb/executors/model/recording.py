@@ -177,7 +177,7 @@ class Recorder:
             here = np.flatnonzero(of_block)
             lost = max(0, count - len(kept))
             recording = Recording(steps, parts[target.stage].runs, kept[here], lost)
-        return Log(recording, here, _stores(kept, steps), raws), count
+        return Log(recording, here, _stores(kept, steps, watch), raws), count
 
     def _stage(self, number: int, *, everything: bool) -> _Instrumented:
         found = self._stages.get((number, everything))
@@ -214,13 +214,18 @@ def _with_arguments(stage: Stage, values: Sequence[int]) -> Stage:
     return replace(stage, args=(*stage.args, Arg(ArgKind.BUFFER, _LOG), *scalars))
 
 
-def _stores(kept: NDArray[np.void], steps: Mapping[int, Step]) -> tuple[Store, ...]:
-    """The records of stores into global memory, in the order of time."""
-    watched = {n for n, step in steps.items() if step.kind is Kind.STORE and step.space in _WATCHED}
+def _stores(kept: NDArray[np.void], steps: Mapping[int, Step], watch: Watch | None) -> tuple[Store, ...]:
+    """The records of stores into watched addresses, in the order of time."""
+    if watch is None:
+        return ()
+    watched = [n for n, step in steps.items() if step.kind is Kind.STORE and step.space in _WATCHED]
     found = []
-    for at in np.flatnonzero(np.isin(kept["step"], sorted(watched))):
+    for at in np.flatnonzero(np.isin(kept["step"], watched)):
         number, thread, block = (int(kept[field][at]) for field in ("step", "thread", "block"))
-        found.append(Store(Target(number // STAGE_STEPS, block), thread, steps[number], int(at)))
+        step = steps[number]
+        address = int(kept["sources"][at][0]) + step.offset
+        if watch.address - step.nbytes < address < watch.address + watch.nbytes:
+            found.append(Store(Target(number // STAGE_STEPS, block), thread, step, int(at)))
     return tuple(found)
 
 
