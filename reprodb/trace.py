@@ -15,6 +15,7 @@ from reprodb.provenance import Moment, Trail
 
 # Instructions whose first two sources may change places.
 _COMMUTES = ("add", "mul", "fma", "mad", "min", "max")
+_FRACTIONS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}  # bits after the point
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,22 +169,37 @@ def _back(trails: tuple[Trail, Trail], pair: Pair) -> Pair | None:
         if stores[0] is None or stores[1] is None:
             return None
         return Pair(trails[0].moment(stores[0]), trails[1].moment(stores[1]))
-    bits_a, bits_b = _bits(a), _bits(b)
-    order = list(range(len(bits_b)))
-    swapped = [1, 0, *order[2:]]
-    if a.step.base in _COMMUTES and _agree(bits_a, bits_b, swapped) > _agree(bits_a, bits_b, order):
-        order = swapped
-    found = []
-    for place, other in enumerate(order):
-        x, y = a.origins[place], b.origins[other]
-        if a.step.kind is Kind.STORE and place == 0:
-            continue  # an address is no value
-        if bits_a[place] != bits_b[other] and x is not None and y is not None:
-            found.append((x, y))
+    found = [(x, y) for x, y in _operands(a, b) if x is not None and y is not None]
     if not found:
         return None
     x, y = min(found, key=lambda each: each[0].at)
     return Pair(trails[0].moment(x.at), trails[1].moment(y.at))
+
+
+def _operands(a: Moment, b: Moment) -> list[tuple[Moment | None, Moment | None]]:
+    """The origins of operands that belong together and have different bits, of two equal instructions."""
+    bits_a, bits_b = _bits(a), _bits(b)
+    if a.step.base == "selp":
+        if a.value not in bits_a[:2] or b.value not in bits_b[:2]:
+            return []
+        return [(a.origins[bits_a.index(a.value)], b.origins[bits_b.index(b.value)])]
+    order = list(range(len(bits_b)))
+    swapped = [1, 0, *order[2:]]
+    if a.step.base in _COMMUTES and _agree(bits_a, bits_b, swapped) > _agree(bits_a, bits_b, order):
+        order = swapped
+    first = 1 if a.step.kind is Kind.STORE else 0  # an address is no value
+    places = [p for p in range(first, len(order)) if bits_a[p] != bits_b[order[p]]]
+    if len(places) > 1 and len(places) == len(order) - first:
+        # Nothing agrees: two ways to compute it, unless the operands are neighbours.
+        places = [p for p in places if _near(bits_a[p], bits_b[order[p]], a.step.operands[p].dtype)]
+    return [(a.origins[p], b.origins[order[p]]) for p in places]
+
+
+def _near(a: int | None, b: int | None, dtype: str) -> bool:
+    """Whether two floating-point operands differ by what rounding may do: in their last bits."""
+    if a is None or b is None or dtype not in _FRACTIONS:
+        return False
+    return abs(a - b) < 1 << _FRACTIONS[dtype] // 2
 
 
 def _bits(moment: Moment) -> list[int | None]:

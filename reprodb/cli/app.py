@@ -30,6 +30,7 @@ def _register(app: typer.Typer) -> None:
         run,
         show,
         toolchains,
+        trace,
     )
 
     nightly.register(app)
@@ -37,6 +38,7 @@ def _register(app: typer.Typer) -> None:
     dossier.register(app)
     explain.register(app)
     bisect.register(app)
+    trace.register(app)
     bless.register(app)
     baselines.register(app)
     code.register(app)
