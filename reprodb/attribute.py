@@ -251,12 +251,12 @@ def _sass(old: Code, new: Code, kernel: Kernel) -> Layer:
     if old.sass == new.sass:
         return Layer(name, State.DIFFERS, "constant data alone")
     deltas = [d for d in code_delta(old, new) if d.sass]
-    # A source may hold several kernels: what this one launches comes first.
+    # A source may hold several kernels: only what this one launches made its bits.
     entries = [stage.entry for stage in kernel.stages]
-    deltas.sort(key=lambda d: not launched(d.function, entries))
-    detail = "; ".join(f"{d.function}: {delta_phrase(d)}" for d in deltas[:2])
-    if len(deltas) > 2:
-        detail += f"; and {len(deltas) - 2} more function{'s' * (len(deltas) != 3)}"
+    shown = ([d for d in deltas if launched(d.function, entries)] or deltas)[:2]
+    detail = "; ".join(f"{d.function}: {delta_phrase(d)}" for d in shown)
+    if more := len(deltas) - len(shown):
+        detail += f"; and {more} more function{'s' * (more != 1)}"
     return Layer(
         name, State.DIFFERS, detail or "the same opcodes counted, other operands, registers or order"
     )

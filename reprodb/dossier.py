@@ -66,7 +66,8 @@ class Dossier:
     def headline(self) -> str:
         """`upgrading nvrtc 12.6.85 → 13.5.37 keeps every fixed-order bit; 20 churn, 4 same`."""
         if not self.steps:
-            return f"the same toolchain {self.verdict}"
+            name = self.legs[0].name if len(self.legs) == 1 else "the same toolchain"
+            return f"{name} {self.verdict}"
         shown = " and ".join(self.steps) if len(self.steps) <= 2 else f"{len(self.steps)} toolchains"
         return f"upgrading {shown} {self.verdict}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,7 +57,7 @@ def dossier(
 
     with open_store(db) as store:
         left = store.resolve(before)
-        right = store.resolve(after) if after is not None else left
+        right = store.resolve(after) if after is not None else replace(left, profile=None)
         found = _dossier(store, left, right, policy_at(policy))
         if html is None:
             html = Path("reports") / f"dossier-{_name(left)}-{_name(right)}.html"

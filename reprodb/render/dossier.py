@@ -1,5 +1,6 @@
 """The page of a toolkit upgrade: what changed in the toolchains, every kernel pair by pair, what moved."""
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -91,7 +92,7 @@ def _top(value: Dossier) -> Top:
         f"upgrade dossier · {new.suite} · {where}",
         top.mark,
         top.tone,
-        top.headline,
+        top.headline.replace(" → ", "\u00a0→\u00a0"),  # a version is not parted from its arrow
         top.tally,
         top.reasons,
         (replace(compared, text=pairs), *facts),
@@ -132,7 +133,7 @@ def _kernel(c: Comparison, leg: Leg, anchor: str) -> KernelRow:
     free = {o.name for o in c.either.outputs if not o.determinism.guaranteed}
     witness = [d for d in c.outputs if d.role is Role.WITNESS]
     moved = [d for d in witness if d.changed and d.name not in free]
-    told = "equal" if any(d.name not in free for d in witness) else "varies" if witness else "none recorded"
+    told = "equal" if any(d.name not in free for d in witness) else "varies" if witness else "none"
     if moved:
         told = ", ".join(f"{d.changed:,} of {d.of:,} {d.name}" for d in moved)
     code, detail = code_words(c)
@@ -198,11 +199,16 @@ def _next(value: Dossier) -> tuple[Step, ...]:
             *_bless(value, gated),
         )
     latent = sum(c.verdict is Verdict.LATENT for c in value.comparisons)
+    leg = value.legs[0]
+    sides = (
+        f"{run.id}:{name}" for run, name in zip((value.baseline, value.candidate), leg.profiles, strict=True)
+    )
+    code = Step("What the compiler changed:", shlex.join(["reprodb", "code", *sides, "KERNEL", "--sass"]))
     told = f"Nothing stands against the upgrade for these inputs on {where}."
     if latent:
         many = count(latent, "row has", "rows have")
         told += f" {sentence(many + ' other witness bits: another input may move their results')}"
-    return (Step(told),)
+    return (Step(told), code)
 
 
 def _bless(value: Dossier, gated: Iterable[Comparison]) -> tuple[Step, ...]:

@@ -93,6 +93,7 @@ class CodeView:
     above: str = ""  # the anchor of the finding that shows the same two artifacts
     functions: tuple[FunctionView, ...] = ()
     others: tuple[str, ...] = ()  # functions of other kernels in the same source that differ too
+    unseen: tuple[str, ...] = ()  # functions whose counts differ in PTX and not in SASS
     sentence: str = ""
     texts: tuple[tuple[str, SideBySide], ...] = ()
     left_out: str = ""
@@ -210,11 +211,15 @@ class CodeShelf:
         if old is None or new is None or old.code is None or new.code is None:
             return None
         pair = (old.key, new.key)
-        functions, others = [], []
+        functions, others, unseen = [], [], []
+        known = old.code.sass is not None and new.code.sass is not None
         entries = {stage.entry for stage in c.either.kernel.stages}
         for delta in code_delta(old.code, new.code):
             if not launched(delta.function, entries):
                 others.append(delta.function)
+                continue
+            if known and not delta.sass:  # what ran has the same counts
+                unseen.append(delta.function)
                 continue
             rows = delta.sass or delta.ptx
             kind = "SASS" if delta.sass else "PTX"
@@ -224,12 +229,14 @@ class CodeShelf:
         else:
             told = "The code differs; its opcode counts are equal."
         if pair in self._seen:
-            return CodeView(self._seen[pair], tuple(functions), tuple(others), told)
+            return CodeView(self._seen[pair], tuple(functions), tuple(others), tuple(unseen), told)
         self._seen[pair] = anchor
         texts, left_out = self._side_by_side(pair)
         whole = self._whole(pair) if pair[0] != pair[1] else ()
         command = "" if whole or self._texts is None or pair[0] == pair[1] else _code_command(c, run)
-        return CodeView("", tuple(functions), tuple(others), told, texts, left_out, whole, command)
+        return CodeView(
+            "", tuple(functions), tuple(others), tuple(unseen), told, texts, left_out, whole, command
+        )
 
     def _whole(self, pair: tuple[str, str]) -> tuple[Whole, ...]:
         if self._links is None:

@@ -55,7 +55,7 @@ def history_page(kernel: str, moments: Sequence[Moment], nights: Sequence[Run] =
         scopes.setdefault(scope_of(m.run, m.result), []).append(m)
     ordered = sorted(scopes.items(), key=lambda pair: _order(pair[0]))
     counts = {step: sum(m.step == step for m in moments) for step in STEPS}
-    grave = next((step for step in ("moved", "no result", "latent") if counts[step]), "same")
+    grave = next((step for step in ("lost", "moved", "no result", "latent") if counts[step]), "same")
     lanes = {m.run.lane for m in moments}
     first = moments[0].result.kernel if moments else None
     facts = (
@@ -83,6 +83,8 @@ def _order(scope: Scope) -> tuple[str, ...]:
 
 def _headline(counts: dict[str, int], runs: int) -> str:
     over = f"over {count(runs, 'run')}"
+    if counts["lost"]:
+        return f"Determinism was lost {count(counts['lost'], 'time')} {over}."
     if counts["moved"]:
         return f"Bits moved {count(counts['moved'], 'time')} {over}."
     if counts["latent"]:

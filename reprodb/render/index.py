@@ -8,7 +8,7 @@ from reprodb.dossier import Dossier
 from reprodb.findings import Diff
 from reprodb.render.text import count, sentence, when
 from reprodb.render.timeline import STEPS, moments
-from reprodb.render.words import headline, run_name, tally, worst_word
+from reprodb.render.words import headline, run_name, tally, verdict_alone, worst_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class RunEntry:
     counts: tuple[tuple[str, int], ...]  # verdict, rows
     kernels: tuple[str, ...]
     code: tuple[str, ...] = ()  # artifacts whose whole texts its page links to
+    verdict: str = ""  # the headline without its counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def run_entry(run: Run, results: Sequence[Result], diff: Diff | None, path: str)
         diff.exit_code if diff else run.exit_code,
         tuple((verdict.value, n) for verdict, n in tally(diff.comparisons)) if diff else (),
         tuple(sorted({r.kernel.name for r in results})),
+        verdict=verdict_alone(diff) if diff else words,
     )
 
 
@@ -88,7 +90,7 @@ def kernel_entry(name: str, entries: Sequence[tuple[Run, Result]], path: str) ->
     """A kernel with its history, the newest first."""
     found = moments(entries)
     steps = [m.step for m in found]
-    moved = next((m for m in found if m.step in ("moved", "latent")), None)
+    moved = next((m for m in found if m.step in ("lost", "moved", "latent")), None)
     last = ""
     if moved is not None:
         last = f"{run_name(moved.run)}, {moved.result.profile}: {moved.step}"

@@ -61,9 +61,18 @@ class Legend:
 
     @property
     def bits(self) -> str:
-        """`0x4b25426d run hash 0x8189389fe1bc0a65`."""
-        bits = self.group.bits or "no bits"
-        return f"{bits} run hash {self.run_hash}" if self.run_hash else bits
+        """`0x4b25426d run hash 0x8189389fe1bc0a65`, `digest 31414c23006179b7`, `3 patterns`."""
+        return f"{self.word} run hash {self.run_hash}" if self.run_hash else self.word
+
+    @property
+    def word(self) -> str:
+        """The bits alone, or what stands for them."""
+        group = self.group
+        if group.distinct > 1:
+            return f"{group.distinct:,} patterns"
+        return (
+            group.bits if group.bits.startswith("0x") else f"digest {group.bits}" if group.bits else "no bits"
+        )
 
 
 @dataclass(frozen=True, slots=True)

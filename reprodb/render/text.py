@@ -84,8 +84,9 @@ def ranges(indices: tuple[int, ...], limit: int = 512) -> str:
 
 
 def sentence(text: str) -> str:
-    """A phrase as a sentence: a capital first, a full stop last."""
-    return full_stop(text[:1].upper() + text[1:])
+    """A phrase as a sentence: a capital first, unless that is an identifier, and a full stop last."""
+    first = text.split(" ", 1)[0]
+    return full_stop(text if re.search(r"[_\d/]", first) else text[:1].upper() + text[1:])
 
 
 def full_stop(text: str) -> str:

@@ -29,8 +29,8 @@ class Turn:
 class Moment:
     """One result of a history. `step` says how its bits stand to the result before it in the same scope.
 
-    Steps: `first`, `same`, `latent` (witness bits alone), `moved`, `churn` (several patterns on a side)
-    and `no result`. `turns` say what else changed since.
+    Steps: `first`, `same`, `latent` (witness bits alone), `moved`, `churn` (several patterns on a side),
+    `lost` (several where one is guaranteed) and `no result`. `turns` say what else changed since.
     """
 
     run: Run
@@ -49,7 +49,8 @@ STEPS: dict[str, tuple[str, str, str]] = {
     "same": ("=", "good", "the same result and witness bits"),
     "latent": ("≃", "warn", "witness bits moved, the result did not"),
     "moved": ("≠", "bad", "result bits moved"),
-    "churn": ("~", "quiet", "several patterns, by nature or not"),
+    "lost": ("!", "bad", "several patterns where one is guaranteed"),
+    "churn": ("~", "quiet", "several patterns by nature, or before"),
     "no result": ("∅", "bad", "it did not build, launch or finish"),
 }
 
@@ -70,6 +71,8 @@ def moments(entries: Iterable[tuple[Run, Result]]) -> tuple[Moment, ...]:
 def _step(before: tuple[Run, Result] | None, result: Result) -> str:
     if result.status is not Status.OK:
         return "no result"
+    if any(o.determinism.guaranteed and o.distinct > 1 for o in result.outputs):
+        return "lost"
     if before is None:
         return "first"
     if max(patterns(result), patterns(before[1])) > 1:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from reprodb.claims import Claim, claim
+from reprodb.compare import Side
 from reprodb.digest import content_key, run_hash, sha256
 from reprodb.domain import (
     Accuracy,
@@ -36,6 +38,8 @@ from reprodb.domain import (
     Status,
     Toolchain,
 )
+from reprodb.dossier import Dossier, natural_pairs
+from reprodb.dossier import dossier as dossier_of
 from reprodb.findings import (
     Alarm,
     Attribution,
@@ -56,6 +60,7 @@ from reprodb.findings import (
     Support,
     Verdict,
 )
+from reprodb.policy import Policy
 from reprodb.render.sources import Sources
 
 TREE_BITS = 0x4B25426D
@@ -361,6 +366,37 @@ def past(nights: int = 40) -> tuple[tuple[Run, Result], ...]:
         if number > nights - 3:
             entries.append((run(number, Lane.MEASURED), tree("default", lane=Lane.MEASURED)))
     return tuple(reversed(entries))
+
+
+def claims(result: Result) -> Claim:
+    """The claim card of a result of run 2."""
+    return claim(run(2, result.lane), result, past(), SASS)
+
+
+# The head of a disassembly: registers a thread, static shared memory a block.
+SASS = """\
+	//----- nvinfo : EIATTR_REGCOUNT
+	.align		4
+.L_0:
+        /*0004*/ 	.word	index@(sumSquaresPartials)
+        /*0008*/ 	.word	0x00000014
+	//----- nvinfo : EIATTR_REGCOUNT
+        /*001c*/ 	.word	index@(_Z12foldPartialsPKfPf)
+        /*0020*/ 	.word	0x00000010
+.nv.shared._Z12foldPartialsPKfPf:
+	.zero		2048
+"""
+
+
+def dossier() -> Dossier:
+    """The two upgrades inside one night, both without a moved bit."""
+    side = Side(run(2), night())
+    pairs = natural_pairs(side.results)
+    return dossier_of(side, side, pairs, nowhere, Policy(), now=START + timedelta(days=2))
+
+
+def nowhere(sha256: str) -> bytes:
+    raise LookupError(sha256)
 
 
 def matrix() -> tuple[MatrixRow, ...]:
