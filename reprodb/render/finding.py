@@ -18,16 +18,20 @@ from reprodb.render.strip import Strip, strip
 from reprodb.render.text import lines, ranges, sentence
 from reprodb.render.words import VERDICTS, Step, Word, bits_of, hash_of, observed, profiles_of, reference_of
 
-# Elements opened up as cells in a buffer; the others are rows of a folded table.
+# Elements opened up as cells in a buffer; the others are rows of a folded table. One where findings are many.
 OPEN_ELEMENTS = 3
+# Findings that are opened up at their full length.
+LONG = 24
+# Cells of a finding's strip; the kernel's own page goes further back.
+CELLS = 40
 # Opcode rows a function.
 OPCODE_ROWS = 8
 # Characters of side-by-side code a page carries; past it, counts alone.
-CODE_BUDGET = 200_000
+CODE_BUDGET = 120_000
 # Code is put side by side for this many pairs of artifacts at most.
 CODE_PAIRS = 24
 # Findings of a page that carry their claim card; the others name the command that prints it.
-CARDS = 24
+CARDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +159,16 @@ def _side_rows(c: Comparison) -> tuple[SideRow, ...]:
     return tuple(r for r in rows if r.before or r.after)
 
 
-def delta_view(d: OutputDelta, dtype_of: Callable[[OutputDelta, ElementDelta], str]) -> DeltaView:
-    """Cells for the first differing elements, a map where there are many."""
-    few = tuple(Shown(e, bitcells.cells(e, dtype_of(d, e))) for e in d.elements[:OPEN_ELEMENTS])
+def delta_view(
+    d: OutputDelta, dtype_of: Callable[[OutputDelta, ElementDelta], str], opened: int = OPEN_ELEMENTS
+) -> DeltaView:
+    """Cells for the first `opened` differing elements, a map where there are many."""
+    few = tuple(Shown(e, bitcells.cells(e, dtype_of(d, e))) for e in d.elements[:opened])
     found = None
     if d.changed and d.of > 1:
         title = f"Map of {d.name}: {d.changed:,} of {d.of:,} elements moved"
         found = map_view(d.moved, d.of, title, ("element", "elements"), "moved")
-    return DeltaView(d, few, d.elements[OPEN_ELEMENTS:], found)
+    return DeltaView(d, few, d.elements[opened:], found)
 
 
 def map_view(marked: tuple[int, ...], of: int, title: str, unit: tuple[str, str], what: str) -> MapView:
@@ -312,13 +318,16 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, so
         tuple(m.value for m in told.moved) if told else (),
         tuple(alarm.value.capitalize() + "." for alarm in told.alarms) if told else (),
         _side_rows(c),
-        tuple(delta_view(d, _dtype_of(either)) for d in _by_role(_judged(c))),
+        tuple(
+            delta_view(d, _dtype_of(either), OPEN_ELEMENTS if number <= LONG else 1)
+            for d in _by_role(_judged(c))
+        ),
         chart,
         f"Patterns of {c.kernel}",
         ("Baseline", "Candidate") if c.churn else None,
         reference,
         _odd_repetitions(broken),
-        strip(sources.past(either) if sources.past else (), sources.nights),
+        strip(sources.past(either) if sources.past else (), sources.nights, CELLS),
         shelf.view(c, anchor, candidate_run) if c.verdict is not Verdict.MISSING else None,
         lines(failing.error or (failing.build.log if failing.build else "")) if failing else (),
         _next_steps(c, word, candidate_run),

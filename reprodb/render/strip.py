@@ -23,6 +23,7 @@ class Cell:
 
     mark: str
     tone: str
+    word: str
     text: str
     turns: str = ""
 
@@ -36,6 +37,12 @@ class Strip:
     gaps: tuple[str, ...]  # nights that are missing
     older: int  # cells that have no room
 
+    @property
+    def summary(self) -> str:
+        """The cells as words, for who cannot see them: `1 first, 34 same, 1 moved`."""
+        words = [cell.word for cell in self.cells]
+        return ", ".join(f"{words.count(word):,} {word}" for word in dict.fromkeys(words))
+
 
 def place_of(run: Run) -> tuple[str, Lane, str | None]:
     """What nights of one rhythm have in common: suite, lane and GPU model."""
@@ -43,8 +50,8 @@ def place_of(run: Run) -> tuple[str, Lane, str | None]:
     return (run.suite, run.lane, device.name if device else None)
 
 
-def strip(moments: Sequence[Moment], nights: Iterable[Run] = ()) -> Strip:
-    """The strip of one scope's moments, given newest first.
+def strip(moments: Sequence[Moment], nights: Iterable[Run] = (), room: int = CELLS) -> Strip:
+    """The strip of one scope's moments, given newest first, at most `room` cells long.
 
     `nights` are the nightlies of the same suite, lane and GPU: one that has no such row is a cell, and so is
     every stretch that is too long for the usual time between nights.
@@ -66,15 +73,15 @@ def strip(moments: Sequence[Moment], nights: Iterable[Run] = ()) -> Strip:
         if run.kind == "nightly":
             if usual is not None and last is not None and (missed := round((when - last) / usual) - 1) > 0:
                 gaps.append(_gap(missed, last, when))
-                cells.append(Cell("⋯", "gap", gaps[-1]))
+                cells.append(Cell("⋯", "gap", "gap", gaps[-1]))
             last = when
         cells.append(_bare(item, moments[0].result.profile) if isinstance(item, Run) else _cell(item))
-    shown = moments[:CELLS]
+    shown = moments[:room]
     return Strip(
-        tuple(cells[-CELLS:]),
+        tuple(cells[-room:]),
         tuple(m for m in reversed(shown) if m.turns),
         tuple(gaps),
-        max(0, len(cells) - CELLS),
+        max(0, len(cells) - room),
     )
 
 
@@ -92,7 +99,7 @@ def _gap(missed: int, last: datetime, when: datetime) -> str:
 def _cell(m: Moment) -> Cell:
     mark, tone, _ = STEPS[m.step]
     told = "; ".join((f"run {m.run.id}: {m.step}", *m.changed))
-    return Cell(mark, tone, told, "".join(turn.letter for turn in m.turns))
+    return Cell(mark, tone, m.step, told, "".join(turn.letter for turn in m.turns))
 
 
 def _bare(run: Run, profile: str) -> Cell:
@@ -102,4 +109,4 @@ def _bare(run: Run, profile: str) -> Cell:
         why = f"profile skipped, {why}"
     else:
         why = "not in this run" if run.complete else "the run did not finish"
-    return Cell("·", "quiet", f"{run_name(run)}: {why}")
+    return Cell("·", "quiet", "not in the run", f"{run_name(run)}: {why}")

@@ -62,6 +62,7 @@ from reprodb.findings import (
 )
 from reprodb.policy import Policy
 from reprodb.render.sources import Sources
+from reprodb.render.timeline import Moment, moments
 
 TREE_BITS = 0x4B25426D
 TREE_HASH = 0x8189389FE1BC0A65
@@ -386,6 +387,15 @@ SASS = """\
 .nv.shared._Z12foldPartialsPKfPf:
 	.zero		2048
 """
+
+
+def past_of(result: Result) -> tuple[Moment, ...]:
+    """The nights of a row."""
+    return moments(past())
+
+
+# All that a page may ask for; a night without the row is among them.
+WHOLE = Sources(code_texts=code_texts, past=past_of, claims=claims, nights=(run(41),))
 
 
 def dossier() -> Dossier:

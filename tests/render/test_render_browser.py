@@ -24,9 +24,9 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-NAMES = ("quiet", "contraction", "eventful", "alone", "hostile", "history", "index", "claim")
-# Between them these show every tone; contrast in the dark is looked at on them.
-DARK = ("eventful", "history", "claim")
+NAMES = ("quiet", "contraction", "eventful", "alone", "hostile", "history", "index", "claim", "dossier")
+# Between them these have every part of a page and every tone; axe is slow and sees the others in the soak.
+EVERY_PART = ("eventful", "history", "dossier")
 
 
 def chromium() -> str:
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pages = {
         "quiet": html.report(samples.run(2), samples.night(), samples.quiet(), sources=samples.SOURCES),
         "contraction": html.diff(samples.contraction(), sources=samples.SOURCES),
-        "eventful": html.diff(samples.eventful(), sources=samples.SOURCES),
+        "eventful": html.diff(samples.eventful(), sources=samples.WHOLE),
         "alone": html.report(samples.run(1, lane), samples.night(lane), matrix=samples.matrix()),
         "hostile": html.report(hostile.candidate, [c.either for c in hostile.comparisons], hostile),
     }
@@ -63,6 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kernels = [kernel_entry("sum_squares_tree", samples.past(), "kernels/sum_squares_tree.html")]
     pages["index"] = html.index(runs, kernels)
     pages["claim"] = html.claim(claim(samples.run(1), samples.tree(), samples.past()))
+    pages["dossier"] = html.dossier(samples.dossier(), samples.WHOLE)
     assert tuple(pages) == NAMES
     for name, page in pages.items():
         (place / f"{name}.html").write_text(page)
@@ -81,24 +82,43 @@ def faults(page: Any, *rules: str) -> list[str]:
     return [f"{v['id']}: {v['nodes'][0]['html'][:160]}" for v in found if v["impact"] != "minor"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_errors_and_no_faults(browser: Any, folder: Path, name: str) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+def test_pages_load_without_an_error_and_ask_for_nothing(browser: Any, folder: Path) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     said: list[str] = []
     asked: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    page.goto((folder / f"{name}.html").as_uri())
-    page.evaluate(OPEN_ALL)
-    assert faults(page) == []
-    if name in DARK:
-        page.emulate_media(color_scheme="dark")
-        assert faults(page, "color-contrast") == []
+    for name in NAMES:
+        page.goto((folder / f"{name}.html").as_uri())
+        page.evaluate(OPEN_ALL)
     assert said == []
     assert [url for url in asked if not url.startswith("file:")] == []
     context.close()
+
+
+def look(browser: Any, path: Path) -> None:
+    """A page has no fault in the light, and no fault of contrast in the dark."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.evaluate(OPEN_ALL)
+    assert faults(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert faults(page, "color-contrast") == []
+    context.close()
+
+
+@pytest.mark.parametrize("name", EVERY_PART)
+def test_no_faults(browser: Any, folder: Path, name: str) -> None:
+    look(browser, folder / f"{name}.html")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in EVERY_PART])
+def test_no_faults_on_the_other_pages(browser: Any, folder: Path, name: str) -> None:
+    look(browser, folder / f"{name}.html")
 
 
 @pytest.mark.parametrize("width", [360, 1280, 3840])

@@ -10,7 +10,9 @@ import pytest
 
 from reprodb.domain import Lane
 from reprodb.findings import Diff
+from reprodb.headline import counted
 from reprodb.render import html
+from reprodb.render.finding import CARDS
 from reprodb.render.sources import Sources
 from reprodb.render.timeline import moments
 from tests.render import samples
@@ -57,7 +59,8 @@ def pages() -> dict[str, str]:
     return {
         "quiet": html.report(samples.run(2), night, samples.quiet(), sources=samples.SOURCES),
         "contraction": html.diff(samples.contraction(), sources=samples.SOURCES),
-        "eventful": html.diff(samples.eventful(), sources=samples.SOURCES),
+        "eventful": html.diff(samples.eventful(), sources=samples.WHOLE),
+        "dossier": html.dossier(samples.dossier(), samples.WHOLE),
         "alone": html.report(samples.run(1, lane), samples.night(lane), matrix=samples.matrix()),
         "hostile": html.report(hostile.candidate, [c.either for c in hostile.comparisons], hostile),
     }
@@ -113,7 +116,7 @@ def test_a_history_shows_what_changed_when() -> None:
     )
     assert "measured on NVIDIA H200" in outline.text
     assert page == html.history("sum_squares_tree", samples.past())
-    cells = [a for t, a in outline.tags if t == "li" and (a.get("title") or "").startswith("run ")]
+    cells = [a for t, a in outline.tags if t == "i" and (a.get("title") or "").startswith("run ")]
     assert len(cells) == 43
     assert html.history("k", ()).count("<h1") == 1
 
@@ -237,4 +240,63 @@ def test_many_findings_stay_below_a_megabyte() -> None:
         ptx, sass = samples.code_texts(key)
         return (ptx or "") * 40, (sass or "") * 40
 
-    assert len(html.diff(value, sources=Sources(code_texts=texts)).encode()) < 1_000_000
+    page = html.diff(value, sources=replace(samples.WHOLE, code_texts=texts))
+    assert len(page.encode()) < 1_000_000
+    # The first ones carry their claim cards, the others name the command.
+    assert page.count("What is promised, and what was seen") == CARDS
+    assert page.count("Its claim card") == 60 - CARDS
+
+
+# --- Claim cards, whole texts, a first night ------------------------------------------------------
+
+
+def test_a_finding_carries_its_claim_card_folded() -> None:
+    page = html.diff(samples.contraction(), samples.WHOLE)
+    outline = Outline(page)
+    assert "Claim card Sum of x*x + 0.25 over 4,194,915 elements is 0x4b25426d in all 100" in outline.text
+    assert "sumSquaresPartials: 20 registers a thread, 0 B of shared memory a block" in outline.text
+    assert "other inputs, sizes and launch shapes" in outline.text
+    assert '<details class="card">' in page
+
+
+def test_a_single_page_names_the_command_that_prints_the_whole_code() -> None:
+    page = html.diff(samples.contraction(), samples.SOURCES)
+    assert "reprodb code 1:default 1:no-fmad sum_squares_tree --ptx --sass --full" in page
+    assert "data:" not in page
+
+
+def test_a_page_of_a_site_links_to_the_whole_code() -> None:
+    sources = replace(samples.SOURCES, code_links=lambda key, kind: f"../code/{key}/{kind}.txt")
+    outline = Outline(html.diff(samples.contraction(), sources))
+    links = [a["href"] for tag, a in outline.tags if tag == "a" and "code/" in (a.get("href") or "")]
+    assert len(links) == 4
+    assert "reprodb code" not in outline.text
+
+
+def test_a_command_quotes_what_a_shell_would_read() -> None:
+    row = samples.latent()
+    assert row.baseline is not None
+    assert row.candidate is not None
+    odd = replace(row.candidate, profile="a b;$(x)")
+    page = html.diff(
+        Diff(None, samples.run(2), (replace(row, candidate=odd, reference_run=1),)), samples.SOURCES
+    )
+    assert "&#39;2:a b;$(x)&#39;" in page
+
+
+def test_cells_of_the_matrix_lead_to_their_findings() -> None:
+    page = PAGES["contraction"]
+    (cell,) = re.findall(r'<td role="cell" class="cell warn">(.*?)</td>', page)
+    assert cell.startswith('<a href="#f1"><b>A′</b><span class="hidden"> latent</span></a>')
+
+
+def test_the_matrix_says_the_run_hash() -> None:
+    assert "A 0x4b25426d run hash 0x8189389fe1bc0a65" in Outline(PAGES["quiet"]).text
+
+
+def test_counts_stand_once_on_a_page() -> None:
+    value = replace(samples.quiet(), headline="clean: every fixed-order kernel has its bits; 1 churn, 5 same")
+    rows = replace(value, comparisons=(*value.comparisons[:5], samples.churn()))
+    assert counted(rows.comparisons) == "1 churn, 5 same"
+    (heading,) = re.findall(r"<h1.*?</h1>", html.diff(rows))
+    assert heading.endswith("<span>Clean: every fixed-order kernel has its bits.</span></h1>")

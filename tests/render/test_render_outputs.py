@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from reprodb.domain import Accuracy, CanaryOutcome, Kernel
-from reprodb.findings import Diff
+from reprodb.findings import Diff, Verdict
 from reprodb.render import github, junit, terminal
 from reprodb.render.timeline import moments
 from tests.render import samples
@@ -51,6 +51,31 @@ def test_a_pipe_gets_plain_lines() -> None:
     row = next(line for line in text.splitlines() if "≠ changed" in line)
     assert "0x4b25426d → 0x4b25426f" in row
     assert "the total is 2 ULP higher." in row
+
+
+def test_a_first_night_is_the_matrix_and_nothing_row_by_row() -> None:
+    rows = tuple(
+        replace(c, verdict=Verdict.NO_BASELINE, baseline=None, churn=None)
+        for c in samples.quiet().comparisons
+    )
+    words = "first night: 15 rows recorded, and nothing to compare with yet"
+    text = printed(replace(samples.quiet(), baseline=None, comparisons=rows, headline=words, notes=()))
+    lines = text.splitlines()
+    assert lines[0] == "○ First night: 15 rows recorded, and nothing to compare with yet."
+    assert "Nothing is accepted in this scope yet" not in text
+    assert "no baseline" not in text
+    assert "sum_squares_tree: A 0x4b25426d run hash 0x8189389fe1bc0a65, witness 9f2c11d0" in lines
+    assert len(lines) < 20
+
+
+def test_a_first_night_has_no_table_of_rows_in_the_summary() -> None:
+    rows = tuple(
+        replace(c, verdict=Verdict.NO_BASELINE, baseline=None, churn=None)
+        for c in samples.quiet().comparisons
+    )
+    text = github.summary(replace(samples.quiet(), baseline=None, comparisons=rows))
+    assert f"○ {len(rows)} rows: no baseline yet." in text
+    assert "Nothing is accepted" not in text
 
 
 def test_quiet_is_the_verdict_and_the_lane() -> None:

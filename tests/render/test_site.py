@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from reprodb.cli import main
-from reprodb.domain import Result, Run
-from reprodb.site import STATE, slug
+from reprodb.domain import Artifact, Result, Run
+from reprodb.site import STATE, code_path, slug
 from reprodb.store import open_store
 from tests.render import samples
 
@@ -108,6 +109,76 @@ def test_a_deleted_page_comes_back(
     build(database, out, capsys)
     (out / "runs" / "run-1.html").unlink()
     assert build(database, out, capsys)[0] == ["runs/run-1.html"]
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Path:
+    """Two nights, the second under other flags, with the texts of both artifacts."""
+    path = tmp_path / "reprodb.db"
+    rows = (samples.tree("default"), replace(samples.tree("no-fmad"), profile="default"))
+    for number, row in enumerate(rows, 1):
+        assert row.build is not None
+        ptx, sass = samples.code_texts(row.build.key)
+        whole = samples.run(number)
+        with open_store(str(path), write=True) as store:
+            run = replace(whole, id=None, finished_at=None, exit_code=None)
+            run_id = store.begin(run)
+            artifact = Artifact(row.build, f"{ptx}\n// \x1b[31m<b>&\u202e\n", None, sass)
+            store.accept(store.record_many(run_id, [(row, artifact)]))
+            store.finish(run_id, 0, run.started_at + timedelta(seconds=41))
+    return path
+
+
+def test_whole_code_texts_are_files_that_pages_link_to(
+    moved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "site"
+    written, _ = build(moved, out, capsys)
+    texts = [page for page in written if page.startswith("code/")]
+    assert (
+        sorted(page.rsplit("/", 1)[1] for page in texts) == ["kernel.ptx.txt"] * 2 + ["kernel.sass.txt"] * 2
+    )
+    assert {(out / page).resolve() for page in texts} <= links(out / "runs" / "run-2.html")
+    ptx = next(out / page for page in texts if page.endswith("ptx.txt"))
+    text = ptx.read_text()
+    assert "⟨U+001B⟩[31m<b>&⟨U+202E⟩" in text
+    assert ".visible .entry" in text
+    # Nothing new: nothing is written. A text that went comes back. Texts of a page that goes, go.
+    assert build(moved, out, capsys)[0] == []
+    ptx.unlink()
+    assert build(moved, out, capsys)[0] == [str(ptx.relative_to(out))]
+
+
+def test_texts_go_with_the_last_page_that_links_to_them(
+    moved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "site"
+    build(moved, out, capsys)
+    other = tmp_path / "other.db"
+    record(other, 1, samples.night())
+    build(other, out, capsys)
+    assert not list(out.glob("code/*/*"))
+
+
+def test_an_artifact_s_key_is_no_path() -> None:
+    assert code_path("../../etc/passwd", "ptx").startswith("code/etc-passwd-")
+    assert code_path("a" * 64, "sass") == f"code/{'a' * 64}/kernel.sass.txt"
+
+
+def test_the_dossier_of_a_site_is_that_of_the_newest_night(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "site"
+    build(database, out, capsys)
+    page = (out / "upgrades" / "reprodb-modelled.html").read_text()
+    assert "nvrtc 12.6.85 → 13.5.37" in page.replace("\u00a0", " ")
+    assert "nightly 2" in page
+    index = (out / "index.html").read_text()
+    assert "Keeps every fixed-order bit; 4 churn, 2 same." in index
+    record(database, 3, samples.night())
+    written, _ = build(database, out, capsys)
+    assert "upgrades/reprodb-modelled.html" in written
+    assert "nightly 3" in (out / "upgrades" / "reprodb-modelled.html").read_text()
 
 
 def test_names_that_are_no_file_names_get_one() -> None:
