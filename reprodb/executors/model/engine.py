@@ -117,7 +117,9 @@ class ModelExecutor:
         changes = ""
         if artifact is not None:
             entries = tuple(s.entry for s in stages)
-            module, notes = reconcile(module, artifact.build.code, artifact.build.options, entries)
+            code = artifact.build.code
+            counts = code.counts if code is not None and code.sass is not None else None
+            module, notes = reconcile(module, counts, artifact.build.options, entries)
             changes = "\n".join(notes)
         compiled = tuple((s, self._stage(ptx, module, s, changes)) for s in stages)
         return Program(name, module, compiled, notes)
