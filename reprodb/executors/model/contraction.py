@@ -143,7 +143,7 @@ def _kind(ins: Instruction) -> tuple[str, bool] | None:
 def _plan(function: Function) -> Plan:
     body = function.body or ()
     plan = Plan()
-    blocks, follow = _blocks(body)
+    blocks, follow = _blocks(body, function.tables)
     live = _live_out(body, blocks, follow)
     plan.loops = any(b <= a for a, targets in enumerate(follow) for b in targets)
     for number, block in enumerate(blocks):
@@ -154,7 +154,9 @@ def _plan(function: Function) -> Plan:
     return plan
 
 
-def _blocks(body: tuple[Statement, ...]) -> tuple[list[list[int]], list[list[int]]]:
+def _blocks(
+    body: tuple[Statement, ...], tables: dict[str, tuple[str, ...]]
+) -> tuple[list[list[int]], list[list[int]]]:
     """Basic blocks as ptxas sees them (positions in the body), and the blocks that may follow each.
 
     Labels that nobody branches to, and jumps to a block that nobody else reaches, do not part blocks.
@@ -182,8 +184,10 @@ def _blocks(body: tuple[Statement, ...]) -> tuple[list[list[int]], list[list[int
             target = end.operands[0]
             jump = [label_piece[target.name]] if isinstance(target, Sym) else []
             follow.append(jump + (following if end.guard else []))
-        elif end.base == "brx":  # any label may be meant: only single predecessors matter
-            follow.append(sorted(set(label_piece.values())))
+        elif end.base == "brx":
+            table = end.operands[1]
+            labels = tables[table.name] if isinstance(table, Sym) else ()
+            follow.append([*(label_piece[name] for name in labels), *(following if end.guard else [])])
         else:
             follow.append(following if end.guard else [])
     return _joined(pieces, follow, ends)
