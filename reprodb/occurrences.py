@@ -59,7 +59,7 @@ class Events:
     def occurrences(self, thread: int) -> Iterator[Occurrence]:
         """A thread's occurrences in the order of time, those left out that only copy."""
         for place, visit, outer, events in self._stretches(thread):
-            kinds = {self.step(at).kind for at in events}
+            kinds = {step.kind for step in map(self.step, events) if step.dtype or step.kind is Kind.STORE}
             wanted = next((kind for kind in _VALUES if kind in kinds), None)
             if wanted is not None:
                 value = next(at for at in reversed(events) if self.step(at).kind is wanted)

@@ -86,8 +86,33 @@ class Trail:
             at = origins[0]
         return at
 
-    def stored(self, load: Moment) -> int | None:
-        """The last store of the block to what a load reads, before it."""
+    def brought(self, moment: Moment) -> int | None:
+        """The event that a load or a shuffle has its value from: a store of the block, what a lane held."""
+        if moment.step.kind is Kind.LOAD:
+            return self._stored(moment)
+        if moment.step.base == "shfl":
+            lane = self._lane(moment)
+            return None if lane is None else self.set_by(lane)[0]
+        return None
+
+    def behind(self, at: int) -> set[int]:
+        """Every recorded event that went into the value of one: through registers, memory and shuffles.
+
+        What decides a branch or an index is not seen.
+        """
+        found: set[int] = set()
+        waiting = [at]
+        while waiting:
+            at = waiting.pop()
+            if at not in found:
+                found.add(at)
+                waiting += (
+                    each for each in (*self.set_by(at), self.brought(self.bare(at))) if each is not None
+                )
+        return found
+
+    def _stored(self, load: Moment) -> int | None:
+        """The last store to what a load reads, before it."""
         if self._stores is None:
             self._stores = defaultdict(list)
             for at in range(len(self.events.numbers)):
@@ -100,27 +125,21 @@ class Trail:
         place = bisect_left(stores, load.at)
         return stores[place - 1] if place else None
 
-    def behind(self, at: int) -> set[int]:
-        """Every recorded event that went into the value of one: through registers, memory and shuffles.
-
-        What travels through integers or decides a branch is not seen.
-        """
-        found: set[int] = set()
-        waiting = [at]
-        while waiting:
-            at = waiting.pop()
-            if at in found:
-                continue
-            found.add(at)
-            waiting += (each for each in self.set_by(at) if each is not None)
-            step = self.events.step(at)
-            if step.kind is Kind.LOAD:
-                store = self.stored(self.bare(at))
-                if store is not None:
-                    waiting.append(store)
-            elif step.base == "shfl":
-                waiting += self._together(at)
-        return found
+    def _lane(self, moment: Moment) -> int | None:
+        """The record of the lane from which a shuffle took its value, None where that is not known."""
+        bits = [moment.bits(index) for index in range(3)]
+        if bits[1] is None or bits[2] is None:
+            return None
+        lane, by, clamp = moment.thread % WARP, bits[1] % WARP, bits[2]
+        keep, most = clamp >> 8 & WARP - 1, clamp & WARP - 1
+        low, high = lane & keep, (lane & keep) | (most & ~keep & WARP - 1)
+        mode = moment.step.opcode.split(".")[2]
+        wanted = {"up": lane - by, "down": lane + by, "bfly": lane ^ by, "idx": low | (by & ~keep & WARP - 1)}
+        source = wanted[mode]
+        if source < high if mode == "up" else source > high:
+            source = lane
+        found = moment.thread - lane + source
+        return next((at for at in self._together(moment.at) if self.events.thread_of[at] == found), None)
 
     def _together(self, at: int) -> range:
         """The records of the same instruction, executed at the same time by the lanes of one warp."""

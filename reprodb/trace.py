@@ -164,11 +164,11 @@ def _back(trails: tuple[Trail, Trail], pair: Pair) -> Pair | None:
     a, b = pair.baseline, pair.candidate
     if a.step.base != b.step.base or len(a.step.operands) != len(b.step.operands):
         return None
-    if a.step.kind is Kind.LOAD:
-        stores = trails[0].stored(a), trails[1].stored(b)
-        if stores[0] is None or stores[1] is None:
+    if a.step.kind is Kind.LOAD or a.step.base == "shfl":
+        brought = trails[0].brought(a), trails[1].brought(b)
+        if brought[0] is None or brought[1] is None:
             return None
-        return Pair(trails[0].moment(stores[0]), trails[1].moment(stores[1]))
+        return Pair(trails[0].moment(brought[0]), trails[1].moment(brought[1]))
     found = [(x, y) for x, y in _operands(a, b) if x is not None and y is not None]
     if not found:
         return None
@@ -185,7 +185,8 @@ def _operands(a: Moment, b: Moment) -> list[tuple[Moment | None, Moment | None]]
         return [(a.origins[bits_a.index(a.value)], b.origins[bits_b.index(b.value)])]
     order = list(range(len(bits_b)))
     swapped = [1, 0, *order[2:]]
-    if a.step.base in _COMMUTES and _agree(bits_a, bits_b, swapped) > _agree(bits_a, bits_b, order):
+    commutes = a.step.base in _COMMUTES and len(order) > 1
+    if commutes and _agree(bits_a, bits_b, swapped) > _agree(bits_a, bits_b, order):
         order = swapped
     first = 1 if a.step.kind is Kind.STORE else 0  # an address is no value
     places = [p for p in range(first, len(order)) if bits_a[p] != bits_b[order[p]]]
@@ -211,7 +212,7 @@ def _agree(a: Sequence[int | None], b: Sequence[int | None], order: Sequence[int
 
 
 def _around(trail: Trail, moment: Moment) -> Iterator[Moment]:
-    """Everything of the occurrence that a moment belongs to."""
+    """All values of the occurrence that a moment belongs to; copies and words are no values."""
     occurrences = trail.events.occurrences(moment.thread)
     events = next((o.events for o in occurrences if moment.at in o.events), (moment.at,))
-    return map(trail.moment, events)
+    return (trail.moment(at) for at in events if trail.events.step(at).kind not in (Kind.MOVE, Kind.WORD))

@@ -129,7 +129,7 @@ def trace(comparison: Comparison, choice: Choice, means: Means) -> Trace:
     made = means.laboratory.workshop.build(settings)
     artifacts = [_checked(artifact, *side) for artifact, side in zip(made, sides, strict=True)]
     outputs = judged_outputs(before, after)
-    again = [experiment.result for experiment in means.laboratory.carry_out(settings)]
+    again = [experiment.result for experiment in means.laboratory.carry_out(settings, afresh=True)]
     for now, (recorded, _, which) in zip(again, sides, strict=True):
         _reproduced(now, recorded, which, outputs)
     output, element = _chosen(again[0], again[1], outputs, choice)

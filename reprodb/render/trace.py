@@ -91,10 +91,11 @@ def _leg(found: Trace, leg: Leg, labels: tuple[str, str], *, last: bool, quiet: 
         yield from _difference(found, leg, difference, labels)
         if not quiet:
             yield "  all values of that line at that time:"
+            width = max(map(len, labels))
             for side, label in enumerate(labels):
                 for moment in difference.lines[side]:
-                    word = f"{label:{max(map(len, labels))}}"
-                    yield f"    {word}  {_hex(moment)} {_number(moment)}  {visible(moment.step.text)}"
+                    word = f"{label:{width}}"
+                    yield f"    {word}  {_hex(moment)}{_number(moment)}  {visible(moment.step.text)}"
     if not quiet:
         yield f"  {_aligned(alignment)}"
     for apart in alignment.apart:
@@ -130,7 +131,7 @@ def _difference(found: Trace, leg: Leg, difference: Difference, labels: tuple[st
         yield f"    {labels[side]}: PTX line {moment.step.ptx_line}: {visible(moment.step.text)}"
         for operand in _operands(moment, leg.names[side]):
             yield f"      {operand}"
-        yield f"      = {_hex(moment)} {_number(moment)}"
+        yield f"      = {_hex(moment)}{_number(moment)}"
 
 
 def _times(difference: Difference) -> str:
@@ -153,16 +154,15 @@ def _operands(moment: Moment, names: Names) -> Iterator[str]:
             cell = f" of {_cell(origin, names)}" if origin.step.kind is Kind.LOAD else ""
             source = f" from {origin.step.text}{cell} (PTX line {origin.step.ptx_line})"
         elif operand.register:
-            source = " from code that computes no floating-point value"
-        dtype = operand.dtype or moment.step.dtype
-        yield visible(f"{operand.text} = {_word(word, dtype)} {_value(word, dtype)}{source}")
+            source = ", which no recorded instruction set"
+        yield visible(f"{operand.text} = {_word(word, operand.dtype)}{_value(word, operand.dtype)}{source}")
 
 
 def _cell(moment: Moment, names: Names) -> str:
     address = moment.address
     if address is not None and address in names and moment.step.space not in ("shared", "local", "param"):
         return str(names[address])
-    return f".{moment.step.space} memory"
+    return f"{moment.step.space} memory"
 
 
 def _from(leg: Leg, difference: Difference) -> str:
@@ -226,12 +226,12 @@ def _number(moment: Moment) -> str:
 
 def _word(word: int, dtype: str) -> str:
     known = _DTYPES.get(dtype)
-    return bits.hex_word(word, known) if known else f"0x{word:0{2 * _BYTES.get(dtype, 8)}x}"
+    return bits.hex_word(word, known) if known else f"0x{word:0{2 * _BYTES.get(dtype, 0)}x}"
 
 
 def _value(word: int, dtype: str) -> str:
     number = value_of(word, dtype)
-    return "" if number is None else f"({number})"
+    return "" if number is None else f" ({number})"
 
 
 def value_of(word: int, dtype: str) -> float | int | str | None:
@@ -384,7 +384,7 @@ def _moment(leg: Leg, side: int, moment: Moment) -> dict[str, Any]:
     if step.kind is not Kind.LOAD:
         for index, (operand, origin) in enumerate(zip(step.operands, moment.origins, strict=True)):
             word = moment.bits(index)
-            dtype = operand.dtype or step.dtype
+            dtype = operand.dtype
             if step.kind is Kind.STORE and index == 0:
                 continue
             operands.append(

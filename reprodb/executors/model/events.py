@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# One record of the log, 48 bytes, little endian. `sources` are register operands as the instruction found
-# them; an access to memory has its address in the first.
-RECORD = [("step", "<u4"), ("thread", "<u4"), ("value", "<u8"), ("sources", "<u8", (3,)), ("block", "<u8")]
-RECORD_BYTES = 48
+# One record of the log, little endian: eight words, the last two unused. `sources` are register operands as
+# the instruction found them; an access to memory has its address in the first.
+RECORD = [
+    ("step", "<u4"), ("thread", "<u4"), ("value", "<u8"), ("sources", "<u8", (3,)), ("block", "<u8"),
+    ("unused", "<u8", (2,)),
+]  # fmt: skip
+RECORD_BYTES = 64
 
 
 class Kind(StrEnum):
@@ -22,6 +25,7 @@ class Kind(StrEnum):
     MARK = "mark"
     VALUE = "value"  # computes or chooses
     MOVE = "move"  # copies
+    WORD = "word"  # carries a value on its way as a plain word
     LOAD = "load"
     STORE = "store"  # atomics too
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from reprodb.executors.model.flow import written
 from reprodb.executors.model.inline import Flat
@@ -45,12 +45,42 @@ def carriers(flat: Flat) -> dict[str, str]:
     moves = [pair for ins in instructions if ins.base in _CARRYING for pair in _moved(ins)]
     changed = True
     while changed:
-        changed = False
+        known = len(found)
         for to, source in moves:
             for name, other in ((to, source), (source, to)):
-                if name in found and other not in found and _fits(flat, other, found[name]):
-                    found[other] = found[name]
-                    changed = True
+                if name in found and _fits(flat, other, found[name]):
+                    found.setdefault(other, found[name])
+        changed = len(found) > known
+    return found
+
+
+def words_between(flat: Flat, floats: Collection[str]) -> set[str]:
+    """Registers through which values travel as plain words from one of `floats` to another.
+
+    A double goes through shuffles in halves, say; loop counters and addresses are not among them.
+    """
+    edges = [
+        (source, to)
+        for ins in flat.body
+        if isinstance(ins, Instruction) and ins.base not in ("ld", "ldu", "atom", "setp")
+        for to in written(ins)
+        for source in _sources(ins)
+    ]
+    forward = _reached(edges, floats)
+    return (forward & _reached([(to, source) for source, to in edges], floats)) - set(floats)
+
+
+def _reached(edges: list[tuple[str, str]], start: Iterable[str]) -> set[str]:
+    following: dict[str, list[str]] = {}
+    for a, b in edges:
+        following.setdefault(a, []).append(b)
+    found = set(start)
+    waiting = list(found)
+    while waiting:
+        for each in following.get(waiting.pop(), ()):
+            if each not in found:
+                found.add(each)
+                waiting.append(each)
     return found
 
 
@@ -60,7 +90,7 @@ def _fits(flat: Flat, name: str, kind: str) -> bool:
 
 
 def _sources(ins: Instruction) -> Iterator[str]:
-    """Registers that an instruction computes with; addresses, predicates and the third of `slct` are not."""
+    """Registers that an instruction computes with; addresses and the third of `slct` are not."""
     places = ins.operands if ins.base in ("st", "red") else ins.operands[1:]
     if ins.base == "slct":
         places = places[:2]

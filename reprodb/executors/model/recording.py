@@ -21,7 +21,7 @@ from reprodb.executors.model.device import Memory, Region
 from reprodb.executors.model.emit import float_bits
 from reprodb.executors.model.engine import ModelExecutor, Program, run
 from reprodb.executors.model.events import RECORD, RECORD_BYTES, Kind, Operand, Place, Recording, Step
-from reprodb.executors.model.floating import carriers, types_of
+from reprodb.executors.model.floating import carriers, types_of, words_between
 from reprodb.executors.model.flow import written
 from reprodb.executors.model.inline import Flat, flatten
 from reprodb.executors.model.lower import Lowered, lower
@@ -46,12 +46,12 @@ from reprodb.executors.model.ptx import (
 from reprodb.executors.model.ptx import Operand as PtxOperand
 from reprodb.executors.model.ptxtext import instruction_text, operand_text
 
-LIMIT = 1_000_000  # records of one recording; each takes 48 bytes
+LIMIT = 1_000_000  # records of one recording; each takes 64 bytes
 NOBODY = (1 << 64) - 1  # the number of a block that no grid has
 STAGE_STEPS = 1 << 20  # step numbers of one stage
 
 _LOG = "~log"
-_PARAMETERS = (_LOG, "~block", "~low", "~high", "~first", "~last")
+_PARAMETERS = (_LOG, "~block", "~low", "~high", "~first", "~count")
 _SPACES = ("global", "shared", "local", "const", "param")
 _WATCHED = ("global", "generic")  # state spaces in which stores are watched
 _ENDS = ("bra", "brx", "ret", "exit")
@@ -157,7 +157,7 @@ class Recorder:
         stages = []
         for number, part in enumerate(parts):
             block = target.block if target is not None and target.stage == number else NOBODY
-            values = (block, low, high, first, first + self.limit)
+            values = (block, low, high, first, self.limit)
             stages.append((_with_arguments(part.stage, values), part.compiled))
         program = Program(self.program.name, self.program.module, tuple(stages), self.program.notes)
         size = (self.limit + 1) * RECORD_BYTES
@@ -262,11 +262,13 @@ class _Rewriter:
     def __init__(self, flat: Flat, stage: Stage, first: int, *, everything: bool) -> None:
         self.flat, self.stage, self.first, self.everything = flat, stage, first, everything
         self.floats = carriers(flat)
+        self.words = words_between(flat, self.floats)
         self.steps: list[Step] = []
         self.runs: list[list[Place]] = [[]]
         self.registers = {
-            **dict.fromkeys((*_PARAMETERS, "~here", "~slot", "~at", "~base", "~address", "~end"), "u64"),
-            **dict.fromkeys(("~thread", "~word"), "u32"),
+            **dict.fromkeys((*_PARAMETERS, "~here", "~thread", "~place", "~at", "~head"), "u64"),
+            **dict.fromkeys(("~base", "~address", "~end", *(f"~word{n}" for n in range(1, 5))), "u64"),
+            **dict.fromkeys(("~x", "~y"), "u32"),
             **dict.fromkeys(("~on", "~due", "~keep"), "pred"),
         }
 
@@ -307,37 +309,48 @@ class _Rewriter:
         for name in _PARAMETERS:
             yield plain("ld.param.u64", Reg(name), Mem(Sym(name)))
         (bx, by, _), (gx, gy, _) = self.stage.block, self.stage.grid
-        thread, word = Reg("~thread"), Reg("~word")
-        for register, special, sizes in ((thread, "tid", (bx, bx * by)), (word, "ctaid", (gx, gx * gy))):
+        x, y = Reg("~x"), Reg("~y")
+        for register, special, sizes in ((x, "tid", (bx, bx * by)), (y, "ctaid", (gx, gx * gy))):
             yield plain("mov.u32", register, Reg(f"%{special}.x"))
             for axis, size in zip("yz", sizes, strict=True):
                 yield plain("mad.lo.u32", register, Reg(f"%{special}.{axis}"), Int(size), register)
-        yield plain("cvt.u64.u32", Reg("~here"), word)
+        yield plain("cvt.u64.u32", Reg("~thread"), x)
+        yield plain("shl.b64", Reg("~thread"), Reg("~thread"), Int(32))  # a record's upper half
+        yield plain("cvt.u64.u32", Reg("~here"), y)
         yield plain("setp.eq.u64", Reg("~on"), Reg("~here"), Reg("~block"))
 
     def mark(self, ins: Instruction) -> Iterator[Statement]:
         if self.runs[-1]:
             self.runs.append([])
         if self.everything:
-            yield from self.opened(self.step(Kind.MARK, Place(), ins), ins, Reg("~on"))
+            yield from self.record(self.step(Kind.MARK, Place(), ins), ins, Reg("~on"), {})
 
-    def opened(self, step: Step, ins: Instruction, due: Reg) -> Iterator[Statement]:
-        """Takes the next record of the log where `due` holds, and says what and who it is of."""
-        yield _at(ins, "atom.global.add.u64", Reg("~slot"), Mem(Reg(_LOG)), Int(1), guard=due)
-        yield _at(ins, "setp.lt.and.u64", Reg("~keep"), Reg("~slot"), Reg("~last"), due)
-        yield _at(ins, "setp.ge.and.u64", Reg("~keep"), Reg("~slot"), Reg("~first"), Reg("~keep"))
-        yield _at(ins, "sub.u64", Reg("~slot"), Reg("~slot"), Reg("~first"))
-        yield _at(ins, "mad.lo.u64", Reg("~at"), Reg("~slot"), Int(RECORD_BYTES), Reg(_LOG))
-        yield self.put(ins, "v2.b32", 0, Vec((Int(step.number), Reg("~thread"))))
-        yield self.put(ins, "b64", 40, Reg("~here"))
-
-    def put(self, ins: Instruction, kind: str, offset: int, value: PtxOperand) -> Instruction:
-        """Writes into the record that was taken last, where one was; the log's own count lies before them."""
-        place = Mem(Reg("~at"), RECORD_BYTES + offset)
-        return _at(ins, f"st.global.{kind}", place, value, guard=Reg("~keep"))
-
-    def put_register(self, ins: Instruction, offset: int, name: str) -> Instruction:
-        return self.put(ins, f"b{8 * self.width(name)}", offset, Reg(name))
+    def record(self, step: Step, ins: Instruction, due: Reg, aside: Mapping[str, str]) -> Iterator[Statement]:
+        """Takes the next place in the log where `due` holds, and fills it if it is to be kept."""
+        place, keep, at, head = Reg("~place"), Reg("~keep"), Reg("~at"), Reg("~head")
+        yield _at(ins, "atom.global.add.u64", place, Mem(Reg(_LOG)), Int(1), guard=due)
+        yield _at(ins, "sub.u64", place, place, Reg("~first"))
+        yield _at(ins, "setp.lt.and.u64", keep, place, Reg("~count"), due)
+        yield _at(ins, "mad.lo.u64", at, place, Int(RECORD_BYTES), Reg(_LOG))
+        yield _at(ins, "add.u64", head, Reg("~thread"), Int(step.number))
+        words: list[PtxOperand] = [head, Int(0), Int(0), Int(0), Int(0), Reg("~here"), Int(0), Int(0)]
+        held = {1: step.result} if step.result else {}
+        for operand in step.operands:
+            if operand.slot is not None:
+                held[2 + operand.slot] = aside.get(operand.register, operand.register)
+        if step.operands and not step.result:
+            stored = step.operands[-1]
+            if stored.register:
+                held[1] = aside.get(stored.register, stored.register)
+            elif stored.constant is not None:
+                words[1] = Int(stored.constant)
+        for index, name in held.items():
+            words[index] = Reg(name)
+            if self.width(name) < 8:
+                words[index] = Reg(f"~word{index}")
+                yield _at(ins, f"cvt.u64.u{8 * self.width(name)}", words[index], Reg(name))
+        # The log's own count lies before the records.
+        yield _at(ins, "st.global.v8.b64", Mem(at, RECORD_BYTES), Vec(tuple(words)), guard=keep)
 
     def recorded(self, ins: Instruction, place: Place) -> Iterator[Statement]:
         """An instruction with its records behind it; what it overwrites and they need is put aside before."""
@@ -362,20 +375,7 @@ class _Rewriter:
                 yield _at(ins, f"mov.{kind}", Reg(aside[operand.register]), Reg(operand.register))
         yield ins
         for step in steps:
-            yield from self.opened(step, ins, due)
-            for operand in step.operands:
-                if operand.slot is not None:
-                    yield self.put_register(
-                        ins, 16 + 8 * operand.slot, aside.get(operand.register, operand.register)
-                    )
-            if step.result:
-                yield self.put_register(ins, 8, step.result)
-            elif step.operands[-1].register:
-                yield self.put_register(
-                    ins, 8, aside.get(step.operands[-1].register, step.operands[-1].register)
-                )
-            elif step.operands[-1].constant is not None:
-                yield self.put(ins, f"b{8 * step.nbytes}", 8, Int(step.operands[-1].constant))
+            yield from self.record(step, ins, due, aside)
 
     def due(self, ins: Instruction, step: Step) -> Iterator[Statement]:
         """Sets `~due`: the block is recorded, or the store meets watched addresses; and the guard holds."""
@@ -414,20 +414,21 @@ class _Rewriter:
                         space=space, offset=_memory(ins).offset + number * nbytes, nbytes=nbytes,
                     )  # fmt: skip
             return
-        results = [name for name in written(ins) if name in self.floats] if self.everything else []
+        results = [n for n in written(ins) if n in self.floats or n in self.words] if self.everything else []
         if ins.base in ("ld", "ldu"):
             nbytes = _nbytes(ins)
             order = [o.name if isinstance(o, Reg) else "" for o in _items(ins.operands[0])]
             for name in results:
                 yield self.step(
-                    Kind.LOAD, place, ins, **common, dtype=self.floats[name], result=name,
+                    Kind.LOAD, place, ins, **common, dtype=self.floats.get(name, ""), result=name,
                     operands=self.address(ins), space=_space(ins),
                     offset=_memory(ins).offset + order.index(name) * nbytes, nbytes=nbytes,
                 )  # fmt: skip
             return
         for name in results:
-            kind = Kind.MOVE if ins.base == "mov" else Kind.VALUE
-            dtype = types_of(ins)[0] or self.floats[name]
+            whole = ins.base == "mov" and not any(isinstance(o, Vec) for o in ins.operands)
+            kind = Kind.WORD if name in self.words else Kind.MOVE if whole else Kind.VALUE
+            dtype = types_of(ins)[0] or self.floats.get(name, "")
             yield self.step(
                 kind, place, ins, **common, dtype=dtype, result=name, operands=self.sources(ins, dtype)
             )
@@ -455,8 +456,9 @@ class _Rewriter:
         found: list[Operand] = []
         free = 0
         source = types_of(ins)[1] or dtype
+        nbytes = TYPE_BYTES[source] if source else 8
         for item in (i for o in ins.operands[1:] for i in _items(o)):
-            operand = self.operand(item, free if free < _MOST_SOURCES else None, TYPE_BYTES[source], source)
+            operand = self.operand(item, free if free < _MOST_SOURCES else None, nbytes, types_of(ins)[1])
             free += operand.slot is not None
             found.append(operand)
         return tuple(found)
