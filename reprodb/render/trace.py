@@ -129,7 +129,7 @@ def _difference(found: Trace, leg: Leg, difference: Difference, labels: tuple[st
             yield f"    {line.line} | {visible(text)}"
     for side, moment in enumerate(born):
         yield f"    {labels[side]}: PTX line {moment.step.ptx_line}: {visible(moment.step.text)}"
-        for operand in _operands(moment, leg.names[side]):
+        for operand in dict.fromkeys(_operands(moment, leg.names[side])):
             yield f"      {operand}"
         yield f"      = {_hex(moment)}{_number(moment)}"
 
