@@ -55,6 +55,12 @@ def test_random_programs(seed: int, statements: int) -> None:
     agree_on(seed, statements)
 
 
+@pytest.mark.parametrize(("seed", "statements"), [(613, 14), (651, 14)])
+def test_a_guard_that_its_own_instruction_overwrites(seed: int, statements: int) -> None:
+    """`@!%p0 setp.hs.u64 %p0|%p1, …`: both destinations follow the guard as it was before."""
+    agree_on(seed, statements)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(20))
 def test_many_random_programs(part: int) -> None:

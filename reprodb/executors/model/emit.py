@@ -86,9 +86,20 @@ class Emit:
         self.active = const("i32", -1) if full else Value("i32", 1, "%mask")
         self.values: dict[str, Value] = {}
         self.dirty: dict[str, None] = {}
-        self.ins = Instruction("nop", (), 0)
+        self._ins = Instruction("nop", (), 0)
+        self._guard: Value | None = None
         self.mods: Mods = {}
         self.lanes = WARP
+
+    @property
+    def ins(self) -> Instruction:
+        """The instruction at hand."""
+        return self._ins
+
+    @ins.setter
+    def ins(self, value: Instruction) -> None:
+        self._ins = value
+        self._guard = None
 
     # Registers.
 
@@ -161,12 +172,17 @@ class Emit:
     # Masks.
 
     def guard(self) -> Value:
-        """The guard's predicate, true where the instruction is to run."""
+        """The guard's predicate, true where the instruction is to run.
+
+        Read once an instruction: it holds for all destinations, also where one of them is the guard itself.
+        """
         guard = self.ins.guard
         if guard is None:
             return const("i1", 1, self.lanes)
-        value = self.read(guard.register)
-        return self.code.inv(value) if guard.negated else value
+        if self._guard is None:
+            value = self.read(guard.register)
+            self._guard = self.code.inv(value) if guard.negated else value
+        return self._guard
 
     def mask(self) -> Value:
         """The lanes that run the instruction, as bits of an i32."""
