@@ -154,6 +154,27 @@ def _plan(function: Function) -> Plan:
     return plan
 
 
+_BRANCHES = ("bra", "brx", "ret", "exit")
+# What a guard turns into a branch around, where others are merely predicated.
+_BRANCHING_WHEN_GUARDED = ("ld", "ldu", "st", "atom", "red", "shfl", "vote", "match", "redux", "elect", "bar",
+                           "barrier", "trap")  # fmt: skip
+
+
+def _ends_block(ins: Instruction) -> bool:
+    """Whether ptxas's basic block ends here.
+
+    At branches, calls and fences; at what expands to code with branches (divisions, reciprocals and roots with
+    a rounding mode, integer divisions but those of u32); and at guarded accesses.
+    """
+    if ins.base in (*_BRANCHES, "call", "membar", "fence"):
+        return True
+    if ins.base in ("div", "rcp", "sqrt") and any(p in _ROUNDED for p in ins.parts):
+        return True
+    if ins.base in ("div", "rem") and ins.parts[-1] in ("u16", "s16", "s32", "u64", "s64"):
+        return True
+    return ins.guard is not None and ins.base in _BRANCHING_WHEN_GUARDED
+
+
 def _blocks(
     body: tuple[Statement, ...], tables: dict[str, tuple[str, ...]]
 ) -> tuple[list[list[int]], list[list[int]]]:
@@ -171,14 +192,14 @@ def _blocks(
             label_piece[statement.name] = len(pieces) - 1
             continue
         pieces[-1].append(at)
-        if statement.base in ("bra", "brx", "ret", "exit", "call", "trap"):
+        if _ends_block(statement):
             ends[len(pieces) - 1] = statement
             pieces.append([])
     follow: list[list[int]] = []
     for number in range(len(pieces)):
         end = ends.get(number)
         following = [number + 1] if number + 1 < len(pieces) else []
-        if end is None or end.base in ("call", "trap"):
+        if end is None or end.base not in _BRANCHES:
             follow.append(following)
         elif end.base == "bra":
             target = end.operands[0]
