@@ -163,8 +163,8 @@ _BRANCHING_WHEN_GUARDED = ("ld", "ldu", "st", "atom", "red", "shfl", "vote", "ma
 def _ends_block(ins: Instruction) -> bool:
     """Whether ptxas's basic block ends here.
 
-    At branches, calls and fences; at what expands to code with branches (divisions, reciprocals and roots with
-    a rounding mode, integer divisions but those of u32); and at guarded accesses.
+    At branches, calls and fences; at what expands to code with branches (divisions, reciprocals and roots
+    with a rounding mode, integer divisions but those of u32); and at guarded accesses.
     """
     if ins.base in (*_BRANCHES, "call", "membar", "fence"):
         return True

@@ -1,0 +1,200 @@
+"""Which bare multiplications and additions ptxas fuses: what it was seen to do, and how counts decide.
+
+Each expectation was read off machine code of ptxas 12.6, 13.0 and 13.5 for sm_90.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from reprodb.domain import Arg, ArgKind, Buffer, FunctionCounts, Role, Stage
+from reprodb.errors import UnsupportedError
+from reprodb.executors.model import contraction
+from reprodb.executors.model.contraction import reconcile
+from reprodb.executors.model.engine import ModelExecutor, Program, run
+from reprodb.executors.model.ptx import Module, parse
+
+MUL = "mul.f32 %f4, %f0, %f1;"
+STORE = "st.global.f32 [%d1], %f2;"
+
+
+def module(body: str) -> Module:
+    return parse(
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".func (.param .b32 r) callee(.param .b32 p) { ret; }\n"
+        ".visible .entry k(.param .u64 a, .param .u64 o) {\n"
+        ".reg .f32 %f<20>; .reg .f64 %g<8>; .reg .b16 %h<8>; .reg .b32 %r<8>; .reg .pred %p<3>;\n"
+        ".reg .b64 %d<4>; .param .b32 p0; .param .b32 r0; .shared .align 8 .b8 sm[64];\n"
+        "ld.param.u64 %d0, [a]; ld.param.u64 %d1, [o];\n"
+        "ld.global.f32 %f0, [%d0]; ld.global.f32 %f1, [%d0+4]; ld.global.f32 %f2, [%d0+8];\n"
+        "ld.global.f32 %f3, [%d0+12]; ld.global.u32 %r0, [%d0+16]; setp.gt.s32 %p0, %r0, 0;\n"
+        f"{body}\nret; }}\n"
+    )
+
+
+def chosen(body: str) -> list[tuple[str, int]]:
+    """The additions of a body that the rule fuses, with the operand that goes into each."""
+    function = module(body).function("k")
+    assert function is not None
+    assert function.body is not None
+    plan = contraction._plan(function)
+    statements = function.body
+    return sorted((statements[p.sum].opcode, p.operand) for p in plan.pairs)  # type: ignore[union-attr]
+
+
+ADD = f"add.f32 %f2, %f4, %f2; {STORE}"
+NINTH = "st.global.f32 [%d1+8], %f9;"
+FUSED = {
+    "one use": f"{MUL} {ADD}",
+    "through a move": f"{MUL} mov.b32 %r1, %f4; mov.b32 %f5, %r1; add.f32 %f2, %f5, %f2; {STORE}",
+    "through a negation": f"{MUL} neg.f32 %f5, %f4; add.f32 %f2, %f5, %f2; {STORE}",
+    "factor of any sign": f"abs.f32 %f5, %f0; mul.f32 %f4, %f5, %f1; {ADD}",
+    "both flushing": f"mul.ftz.f32 %f4, %f0, %f1; add.ftz.f32 %f2, %f4, %f2; {STORE}",
+    "saturating sum": f"{MUL} add.sat.f32 %f2, %f4, %f2; {STORE}",
+    "guarded sum": f"{MUL} @%p0 {ADD}",
+    "a use that is dead": f"{MUL} mul.f32 %f6, %f4, %f3; {ADD}",
+    "over a barrier": f"{MUL} bar.sync 0; {ADD}",
+    "over a shuffle": f"{MUL} shfl.sync.bfly.b32 %r2, %r0, 16, 31, -1; {ADD}",
+    "over a label nobody needs": f"{MUL} L: {ADD}",
+    "over a jump to a block of one": f"{MUL} bra.uni L; L: {ADD}",
+    "over a division of u32": f"{MUL} div.u32 %r3, %r0, %r0; {ADD}",
+    "over an approximation": f"{MUL} rcp.approx.f32 %f9, %f0; {ADD}",
+    "a factor that changes": f"{MUL} add.f32 %f0, %f0, %f3; {ADD} st.global.f32 [%d1+4], %f0;",
+}
+APART = {
+    "stored too": f"{MUL} {ADD} st.global.f32 [%d1+4], %f4;",
+    "compared too": f"{MUL} add.f32 %f9, %f4, %f2; setp.gt.f32 %p1, %f4, %f3; @%p1 mov.f32 %f9, %f0; {NINTH}",
+    "addend of a fused one too": f"{MUL} {ADD} fma.rn.f32 %f9, %f0, %f3, %f4; {NINTH}",
+    "magnitude taken": f"{MUL} abs.f32 %f5, %f4; add.f32 %f2, %f5, %f2; {STORE}",
+    "chosen by a predicate": f"{MUL} selp.f32 %f5, %f4, %f3, %p0; add.f32 %f2, %f5, %f2; {STORE}",
+    "added to itself": f"{MUL} add.f32 %f2, %f4, %f4; {STORE}",
+    "one flushing": f"mul.ftz.f32 %f4, %f0, %f1; {ADD}",
+    "rounded product": f"mul.rn.f32 %f4, %f0, %f1; {ADD}",
+    "rounded sum": f"{MUL} add.rn.f32 %f2, %f4, %f2; {STORE}",
+    "saturated product": f"mul.sat.f32 %f4, %f0, %f1; {ADD}",
+    "guarded product": f"mov.f32 %f4, %f3; @%p0 {MUL} {ADD}",
+    "used behind a branch": f"{MUL} @!%p0 bra L; add.f32 %f2, %f4, %f2; L: {STORE}",
+    "also used behind one": f"{MUL} {ADD} @%p0 bra L; st.global.f32 [%d1+4], %f4; L:",
+    "over a guarded return": f"{MUL} @%p0 exit; {ADD}",
+    "over a division": f"{MUL} div.rn.f32 %f9, %f0, %f3; {ADD} {NINTH}",
+    "over a root": f"{MUL} sqrt.rn.f32 %f9, %f0; {ADD} {NINTH}",
+    "over a signed division": f"{MUL} rem.s32 %r3, %r0, 7; {ADD} st.global.u32 [%d1+8], %r3;",
+    "over a fence": f"{MUL} membar.gl; {ADD}",
+    "over a guarded load": f"{MUL} @%p0 ld.global.f32 %f9, [%d0+32]; {ADD} {NINTH}",
+    "over a call": f"{MUL} call (r0), callee, (p0); {ADD}",
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_pairs_that_fuse(name: str) -> None:
+    assert len(chosen(FUSED[name])) == 1
+
+
+@pytest.mark.parametrize("name", APART)
+def test_pairs_that_stay_apart(name: str) -> None:
+    assert chosen(APART[name]) == []
+
+
+def test_which_of_two_products_an_addition_takes() -> None:
+    two = "mul.f32 %f4, %f0, %f1; mul.f32 %f5, %f2, %f3;"
+    assert chosen(f"{two} sub.f32 %f2, %f4, %f5; {STORE}") == [("sub.f32", 1)]
+    # The one with fewer uses: %f4 has two, and its other use keeps it from going away once it is an addend.
+    more = f"{two} add.f32 %f2, %f4, %f5; sub.f32 %f9, %f0, %f4; {STORE} {NINTH}"
+    assert chosen(more) == [("add.f32", 2)]
+    both = f"{MUL} {ADD} sub.f32 %f9, %f3, %f4; {NINTH}"
+    assert chosen(both) == [("add.f32", 1), ("sub.f32", 2)]
+
+
+def counts(**sass: int) -> tuple[FunctionCounts, ...]:
+    return (FunctionCounts("k", sass=tuple(sorted(sass.items()))),)
+
+
+ONE = FUSED["one use"]
+
+
+def opcodes(found: Module) -> list[str]:
+    function = found.function("k")
+    assert function is not None
+    return [i.opcode for i in function.instructions if i.base in ("mul", "add", "sub", "fma")]
+
+
+def test_the_counts_decide() -> None:
+    fused, notes = reconcile(module(ONE), counts(FFMA=1))
+    assert opcodes(fused) == ["mul.f32", "fma.rn.f32"]
+    assert notes == ("contracted as the SASS shows: 1 in k",)
+    apart, notes = reconcile(module(ONE), counts(FMUL=1, FADD=1))
+    assert opcodes(apart) == ["mul.f32", "add.f32"]
+    assert notes == ()
+
+
+def test_nothing_to_fuse_needs_no_counts() -> None:
+    same = module(APART["stored too"])
+    assert reconcile(same, None) == (same, ())
+
+
+FORBIDDING = [("-fmad=false",), ("--fmad=true", "--fmad=false"), ("-fmad", "false"), ("-G",)]
+
+
+@pytest.mark.parametrize("options", FORBIDDING)
+def test_flags_that_forbid_it(options: tuple[str, ...]) -> None:
+    same = module(ONE)
+    assert reconcile(same, None, options) == (same, ())
+
+
+def test_unknown_machine_code_is_refused_with_the_remedy() -> None:
+    with pytest.raises(UnsupportedError, match=r"reprodb\[sass\]"):
+        reconcile(module(ONE), None)
+    with pytest.raises(UnsupportedError, match="fused"):
+        reconcile(module(ONE), (FunctionCounts("another"),))
+
+
+def test_counts_that_fit_neither_reading_are_refused_with_both() -> None:
+    with pytest.raises(UnsupportedError, match=r"1 add\.f32, 1 mul\.f32, the SASS 7 FFMA"):
+        reconcile(module(ONE), counts(FFMA=7))
+
+
+LOOP = (
+    f"{MUL} L: add.f32 %f2, %f4, %f2; mul.f32 %f4, %f2, %f1; {STORE} sub.s32 %r0, %r0, 1;"
+    "setp.gt.s32 %p0, %r0, 0; @%p0 bra L;"
+)
+
+
+def test_products_carried_around_a_loop_are_refused_unless_nothing_is_fused() -> None:
+    with pytest.raises(UnsupportedError, match="around a loop"):
+        reconcile(module(LOOP), counts(FFMA=4, FMUL=4, FADD=3))
+    same = module(LOOP)
+    assert reconcile(same, counts(FMUL=2, FADD=1)) == (same, ())
+
+
+def test_other_entries_are_not_looked_at() -> None:
+    same = module(ONE)
+    assert reconcile(same, None, (), ("another",)) == (same, ())
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (ONE, lambda a, b, c: a * b + c),
+        (f"{MUL} sub.f32 %f2, %f4, %f2; {STORE}", lambda a, b, c: a * b - c),
+        (f"{MUL} sub.f32 %f2, %f2, %f4; {STORE}", lambda a, b, c: c - a * b),
+        (FUSED["through a negation"], lambda a, b, c: c - a * b),
+        (FUSED["a factor that changes"], lambda a, b, c: a * b + c),
+    ],
+)
+def test_fused_bits(
+    executor: ModelExecutor, body: str, expected: Callable[[float, float, float], float]
+) -> None:
+    """The product is exact in f64, so rounding the f64 result once is the fused result here."""
+    fused, _ = reconcile(module(body), counts(FFMA=1))
+    values = np.array([1.0000001, 1.0000002, -1.0000004, 3.5], np.float32)
+    stage = Stage("k", (1, 1, 1), (1, 1, 1), (Arg(ArgKind.INPUT, "a"), Arg(ArgKind.BUFFER, "o")))
+    compiled = executor._stage(body, fused, stage, "fused")
+    program = Program("k", fused, ((stage, compiled),))
+    x = np.concatenate([values, np.zeros(12, np.float32)])
+    out = run(program, [Buffer("o", "float32", (4,), Role.RESULT)], {"a": x}, 4, 1, 0).raws["o"][0]
+    a, b, c = (float(v) for v in values[:3])
+    wanted = np.float32(expected(a, b, c))
+    assert np.frombuffer(out, np.float32)[0].tobytes() == wanted.tobytes()
