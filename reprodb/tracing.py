@@ -115,6 +115,18 @@ class Trace:
         return bool(self.legs) and self.legs[-1].alignment.difference is not None
 
 
+def nothing(comparison: Comparison) -> str:
+    """Why a row whose guaranteed bits do not differ is not traced. Raises ReprodbError without bits."""
+    kernel = comparison.kernel
+    before, after = comparison.baseline, comparison.candidate
+    for which, side in (("baseline", before), ("candidate", after)):
+        if side is not None and side.status is not Status.OK:
+            raise ReprodbError(f"the {which} has no bits of {kernel}: {failure(side)}")
+    if before is not None and after is not None and not judged_outputs(before, after):
+        return f"nothing to trace: {kernel} guarantees none of its bits"
+    return f"nothing differs: {kernel} has the same guaranteed bits on both sides"
+
+
 def trace(comparison: Comparison, choice: Choice, means: Means) -> Trace:
     """Trace one row whose guaranteed bits differ. Raises ReprodbError where a side cannot be made again."""
     before, after = comparison.baseline, comparison.candidate
@@ -133,7 +145,8 @@ def trace(comparison: Comparison, choice: Choice, means: Means) -> Trace:
     for now, (recorded, _, which) in zip(again, sides, strict=True):
         _reproduced(now, recorded, which, outputs)
     output, element = _chosen(again[0], again[1], outputs, choice)
-    walk = _Walk([_recorder(a, s, means) for a, s in zip(artifacts, settings, strict=True)], again, means.say)
+    recorders = [_recorder(a, s, means) for a, s in zip(artifacts, settings, strict=True)]
+    walk = _Walk(recorders, again, means.say)
     legs, end = walk.follow(output.name, element)
     return Trace(
         comparison,
@@ -144,7 +157,7 @@ def trace(comparison: Comparison, choice: Choice, means: Means) -> Trace:
         (texts[0].files, texts[1].files),
         outputs,
         (_same_ptx(artifacts[0], before.build), _same_ptx(artifacts[1], after.build)),
-        tuple(dict.fromkeys(note for text in texts for note in text.notes)),
+        _notes(texts, recorders),
         end,
     )
 
@@ -168,6 +181,14 @@ def _with_lines(result: Result, build: Build, texts: Texts, means: Means) -> Set
         )
     side = side_of(result, build)
     return Setting(side.kernel, texts.files, _line_profile(build.profile), toolchain, build.arch)
+
+
+def _notes(texts: Sequence[Texts], recorders: Sequence[Recorder]) -> tuple[str, ...]:
+    """Where sources came from, and what the model fused because ptxas did."""
+    notes = [note for text in texts for note in text.notes]
+    for which, recorder in zip(("baseline", "candidate"), recorders, strict=True):
+        notes += [f"{which}: {note}" for note in recorder.program.notes]
+    return tuple(dict.fromkeys(notes))
 
 
 def _line_profile(profile: Profile) -> Profile:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from reprodb.cli.flow import RunOptions, opened_bench
 from reprodb.cli.progress import Silent
 from reprodb.cli.rows import common_rows
-from reprodb.domain import Artifact, Build, Kernel, Lane, Toolchain
+from reprodb.domain import Artifact, Build, Kernel, Lane, Status, Toolchain
 from reprodb.errors import ReprodbError, UnsupportedError, UsageError
 from reprodb.executors.model.engine import run_stages
 from reprodb.executors.model.events import RECORD, Kind, Operand, Place, Recording, Step
@@ -37,11 +37,12 @@ from reprodb.store import open_store
 from reprodb.suite import load_suite
 from reprodb.toolchains import catalog
 from reprodb.trace import align
-from reprodb.tracing import Choice, Means, Trace, trace
+from reprodb.tracing import Choice, Means, Trace, nothing, trace
 from tests.builders import make_build
 from tests.command import Said, reprodb, valid
 
 SUITE = Path(__file__).parent / "suites" / "trace"
+EVIDENCE = Path(__file__).parents[1] / "reports" / "evidence"
 
 # One worker records once for all of them.
 pytestmark = pytest.mark.xdist_group("trace")
@@ -356,13 +357,21 @@ def test_line_information_names_files_that_stand_behind_the_code_and_roots_of_in
 
 @pytest.fixture(scope="module", name="here")
 def recorded_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose run 1 has the suite here under its profiles, and run 2 the bundled tree."""
+    """A folder whose run 1 has the suite here under its profiles, and run 2 what an H200 measured."""
     folder = tmp_path_factory.mktemp("traced")
-    common = ("run", "--db", "x.db", "-q", "-n", "2", "--device", "model")
-    ours = ("--suite", SUITE, "--profiles-file", SUITE / "profiles.toml")
-    tree = ("--kernel", "sum_squares_tree", "--profile", "default", "--profile", "no-fmad")
-    for options in (ours, tree):
-        said = reprodb(*common, *options, folder=folder)
+    ours = (
+        "--suite",
+        SUITE,
+        "--profiles-file",
+        SUITE / "profiles.toml",
+        "-n",
+        "2",
+        "--device",
+        "model",
+        "-q",
+    )
+    for command in (("run", *ours), ("import", EVIDENCE / "h200-suite-1.reprodb")):
+        said = reprodb(*command, "--db", "x.db", folder=folder)
         assert said.code == 0, said.err
     return folder
 
@@ -437,7 +446,8 @@ def test_contraction_of_the_tree_is_traced_to_its_line_and_an_element_that_diffe
     index = int(re.fullmatch(r"x\[(\d+)\]", old["operands"][0]["cell"])[1])  # type: ignore[index]
     assert hex_of(ramp[index % 1000]) == bits
     assert index % (1024 * 256) == block * 256 + old["thread"][0]
-    # What was checked on the way.
+    # What was checked on the way: the bits are a GPU's, and the model has them.
+    assert {side["lane"] for side in found["recorded"].values()} == {"measured"}
     assert sorted(found["reproduced"]) == ["partials", "total"]
     assert {side["sass"] for side in found["recorded"].values()} == {"same"}
     assert {side["ptx"] for side in found["recorded"].values()} == {"same"}
@@ -484,12 +494,20 @@ def test_the_same_bits_are_no_matter_for_a_trace(here: Path) -> None:
     assert (found["differs"], found["trace"], found["exit_code"]) == (False, None, 0)
 
 
+def test_what_is_not_guaranteed_and_what_never_ran_is_not_called_equal(here: Path) -> None:
+    said = command(here, "2:default", "2:no-fmad", "sum_global_atomic")
+    assert said.out == "nothing to trace: sum_global_atomic guarantees none of its bits\n"
+    failed = candidate_with(row(here, "two_stages"), status=Status.BUILD_FAILED, outputs=(), error="no way")
+    with pytest.raises(ReprodbError, match="the candidate has no bits of two_stages: build failed: no way"):
+        nothing(failed)
+
+
 def test_lines_that_have_no_counterpart_are_no_answer_and_said_so(here: Path) -> None:
     said = command(here, "1:default", "1:by-pairs", "in_order")
     assert said.code == 4
     assert "no value that could be aligned differs in that block" in said.out
     ran = "ran 64 times on default and 0 on by-pairs, in 32 threads"
-    assert f"not aligned: _lib/trace.cu:52 {ran}" in said.out
+    assert f"not aligned: _lib/trace.cu:53 {ran}" in said.out
 
 
 def test_an_element_may_be_chosen_and_must_differ(here: Path, means: Means) -> None:

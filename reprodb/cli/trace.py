@@ -79,7 +79,7 @@ def trace(
     from reprodb.explanation import moved
     from reprodb.render import trace as render
     from reprodb.store import open_store
-    from reprodb.tracing import Choice
+    from reprodb.tracing import Choice, nothing
 
     with open_store(database) as opened:
         rows = common_rows("trace", opened, baseline, candidate, kernel, tuple(case or ()), ledger)
@@ -91,6 +91,7 @@ def trace(
             )
     differing = [comparison for comparison in comparisons if moved(comparison)]
     found: Trace | None = None
+    silence = "" if differing else nothing(comparisons[0])
     if differing:
         found = _traced(
             differing[0], Choice(buffer, element), suite, store, timeout, jobs, limit=limit, quiet=quiet
@@ -104,7 +105,7 @@ def trace(
         )
         typer.echo(dumps(shown), nl=False)
     elif found is None:
-        typer.echo(f"nothing differs: {kernel} has the same guaranteed bits on both sides")
+        typer.echo(silence)
     else:
         for line in render.lines(found, differing[1:], quiet=quiet):
             typer.echo(line)

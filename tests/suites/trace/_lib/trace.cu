@@ -22,6 +22,7 @@ extern "C" __global__ void terms(const float* x, unsigned long long n, float* sq
 extern "C" __global__ void gather(const float* squares, double* total)
 {
     double sum = 0.0;
+#pragma unroll 1
     for (unsigned int i = 0; i < BLOCKS * THREADS; ++i)
         sum += squares[i];
     total[0] = sum;
