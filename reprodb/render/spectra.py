@@ -42,6 +42,8 @@ class Spectrum:
     """The patterns of one arrival-order result, by themselves."""
 
     kernel: str
+    case: str
+    distinct: int
     profile: str
     summary: str
     title: str
@@ -110,7 +112,40 @@ def spectrum(result: Result, fetch: Fetch | None) -> Spectrum | None:
     summary = f"{count(output.distinct, 'pattern')} in {result.repetitions:,}, spread {spread:,} ULP"
     title = f"{result.kernel.name}, {result.profile}: {summary}"
     return Spectrum(
-        result.kernel.name, result.profile, summary, title, chart, _reference_place(chart, support, result)
+        result.kernel.name,
+        result.case.name,
+        output.distinct,
+        result.profile,
+        summary,
+        title,
+        chart,
+        _reference_place(chart, support, result),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SpectrumGroup:
+    """The spectra of one kernel and case."""
+
+    kernel: str
+    case: str
+    summary: str
+    items: tuple[Spectrum, ...]
+
+
+def spectrum_groups(spectra: Iterable[Spectrum]) -> tuple[SpectrumGroup, ...]:
+    """Spectra by kernel and case, in order of appearance."""
+    groups: dict[tuple[str, str], list[Spectrum]] = {}
+    for found in spectra:
+        groups.setdefault((found.kernel, found.case), []).append(found)
+    return tuple(
+        SpectrumGroup(
+            kernel,
+            case,
+            f"{span([item.distinct for item in items])} patterns in {count(len(items), 'row')}",
+            tuple(items),
+        )
+        for (kernel, case), items in groups.items()
     )
 
 

@@ -16,6 +16,7 @@ from reprodb.render.words import (
     tally,
     toolchains_of,
     unanswered,
+    untouched,
     verdict_alone,
     worst_word,
 )
@@ -80,7 +81,10 @@ def _fatal(canaries: Sequence[CanaryOutcome]) -> tuple[CanaryOutcome, ...]:
 
 def _compared_with(diff: Diff) -> Fact:
     candidate = run_name(diff.candidate)
-    if diff.baseline is None:
+    more: tuple[str, ...] = ()
+    if untouched(diff):
+        text = "with nothing: each row waits for its first reference"
+    elif diff.baseline is None:
         text = f"{candidate} with the reference of each row"
         kinds: dict[str, int] = {}
         for c in diff.comparisons:

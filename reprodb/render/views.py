@@ -8,7 +8,7 @@ from reprodb.findings import Comparison, Diff, MatrixRow
 from reprodb.render import matrix
 from reprodb.render.finding import CodeShelf, Finding, finding
 from reprodb.render.sources import Sources
-from reprodb.render.spectra import ChurnGroup, Spectrum, churn_groups, spectrum
+from reprodb.render.spectra import ChurnGroup, SpectrumGroup, churn_groups, spectrum, spectrum_groups
 from reprodb.render.text import count
 from reprodb.render.top import Top, diff_top, run_top
 from reprodb.render.words import (
@@ -22,6 +22,7 @@ from reprodb.render.words import (
     reference_of,
     sort_results,
     tally,
+    untouched,
     worst_first,
 )
 
@@ -56,7 +57,7 @@ class Page:
     results: tuple[ResultRow, ...] = ()
     results_open: bool = False
     results_summary: str = ""
-    spectra: tuple[Spectrum, ...] = ()
+    spectra: tuple[SpectrumGroup, ...] = ()
 
 
 def held_row(c: Comparison) -> HeldRow:
@@ -121,12 +122,15 @@ def report_page(
     ordered = sort_results(results)
     page = diff_page(diff, sources) if diff else Page(run_top(run, ordered), matrix.table(()))
     table = matrix.table(rows or (diff.matrix if diff else ()), flags(page.findings))
-    spectra = () if diff else tuple(s for r in ordered if (s := spectrum(r, sources.fetch)))
+    # Where no row meets another, each arrival-order result is shown by itself.
+    alone = diff is None or untouched(diff)
+    found = (s for r in ordered if (s := spectrum(r, sources.fetch))) if alone else ()
     return replace(
         page,
         matrix=table,
+        held=() if alone else page.held,
         results=tuple(result_row(r) for r in ordered),
         results_open=diff is None,
         results_summary=f"{count(len(ordered), 'result')} of this run",
-        spectra=spectra,
+        spectra=spectrum_groups(found),
     )
