@@ -5,7 +5,7 @@ from __future__ import annotations
 from reprodb.domain import Stage
 from reprodb.errors import ExecutionError
 from reprodb.executors.model import layout
-from reprodb.executors.model.device import Launch, Memory
+from reprodb.executors.model.device import Launch, Memory, Region
 from reprodb.executors.model.emit import Site
 from reprodb.executors.model.lower import Lowered
 
@@ -89,13 +89,17 @@ def _access(site: Site, address: int, lowered: Lowered, launch: Launch, memory: 
     for region in memory.regions:
         if region.address <= address and address + site.nbytes <= region.end:
             return f"{what} into {region.name}, which kernels may only read"
-    before = [r for r in memory.regions if r.address <= address < r.address + layout.SPACING]
-    if before:
-        region = max(before, key=lambda r: r.address)
-        return (
-            f"{what}, {address - region.address} bytes into {region.name}, which has {len(region.data)} bytes"
-        )
-    return f"{what}, which is in no buffer"
+    near = min(memory.regions, key=lambda r: _distance(r, address), default=None)
+    if near is None or _distance(near, address) > layout.SPACING // 4:
+        return f"{what}, which is in no buffer"
+    if address < near.address:
+        return f"{what}, {near.address - address} bytes before {near.name}"
+    return f"{what}, {address - near.address} bytes into {near.name}, which has {len(near.data)} bytes"
+
+
+def _distance(region: Region, address: int) -> int:
+    """Bytes from an address to the nearest one of a region."""
+    return max(region.address - address, address - region.end, 0)
 
 
 def _access_remedy(site: Site, address: int, memory: Memory) -> str:
