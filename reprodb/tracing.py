@@ -264,7 +264,9 @@ def _chosen(
     if choice.buffer is not None and choice.buffer not in moved:
         known = "has the same bits" if choice.buffer in deltas else "is no recorded output with a guarantee"
         raise UsageError(f"{choice.buffer!r} of {after.kernel.name} {known}", allowed=", ".join(moved))
-    delta = deltas[choice.buffer or moved[0]]
+    # Buffers of another shape have no elements to choose from.
+    comparable = [name for name in moved if deltas[name].first is not None]
+    delta = deltas[choice.buffer or (comparable or moved)[0]]
     if delta.first is None:
         raise ReprodbError(f"{delta.name} cannot be compared element by element: {delta.note}")
     index = delta.first if choice.element is None else choice.element

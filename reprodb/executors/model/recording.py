@@ -48,6 +48,7 @@ from reprodb.executors.model.ptxtext import instruction_text, operand_text
 
 LIMIT = 1_000_000  # records of one recording; each takes 64 bytes
 NOBODY = (1 << 64) - 1  # the number of a block that no grid has
+LAST_STORES = 1 << 14  # records where stores alone are recorded
 STAGE_STEPS = 1 << 20  # step numbers of one stage
 
 _LOG = "~log"
@@ -145,22 +146,24 @@ class Recorder:
         A log that fills up keeps its beginning where a block is recorded, else its end: of many stores the
         last are of interest.
         """
-        log, count = self._run(target, watch, 0)
-        if target is None and count > self.limit:
-            log, _ = self._run(target, watch, count - self.limit)
+        room = self.limit if target is not None else min(self.limit, LAST_STORES)
+        log, count = self._run(target, watch, 0, room)
+        if target is None and count > room:
+            log, _ = self._run(target, watch, count - room, room)
         return log
 
-    def _run(self, target: Target | None, watch: Watch | None, first: int) -> tuple[Log, int]:
+    def _run(self, target: Target | None, watch: Watch | None, first: int, room: int) -> tuple[Log, int]:
+        """The log with `room` records from number `first` on, and how many there would have been."""
         numbers = range(len(self.program.stages))
         parts = [self._stage(n, everything=target is not None and target.stage == n) for n in numbers]
         low, high = (watch.address, watch.address + watch.nbytes) if watch else (0, 0)
         stages = []
         for number, part in enumerate(parts):
             block = target.block if target is not None and target.stage == number else NOBODY
-            values = (block, low, high, first, self.limit)
+            values = (block, low, high, first, room)
             stages.append((_with_arguments(part.stage, values), part.compiled))
         program = Program(self.program.name, self.program.module, tuple(stages), self.program.notes)
-        size = (self.limit + 1) * RECORD_BYTES
+        size = (room + 1) * RECORD_BYTES
         buffers = (*self.case.buffers, Buffer(_LOG, "uint8", (size,), Role.SCRATCH, init="zero"))
         raws = {
             name: held[0]
@@ -168,7 +171,7 @@ class Recorder:
         }
         records = np.frombuffer(raws.pop(_LOG), np.dtype(RECORD))
         count = int.from_bytes(records[:1].tobytes()[:8], "little")
-        kept = records[1 : 1 + min(self.limit, count - first)]
+        kept = records[1 : 1 + min(room, count - first)]
         steps = {step.number: step for part in parts for step in part.steps}
         if target is None:
             here, recording = np.empty(0, np.int64), Recording(steps, (), kept[:0])
