@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from reprodb.executors.model import layout
@@ -86,12 +87,13 @@ class Trail:
             at = origins[0]
         return at
 
-    def brought(self, moment: Moment) -> int | None:
+    def brought(self, at: int) -> int | None:
         """The event that a load or a shuffle has its value from: a store of the block, what a lane held."""
-        if moment.step.kind is Kind.LOAD:
-            return self._stored(moment)
-        if moment.step.base == "shfl":
-            lane = self._lane(moment)
+        step = self.events.step(at)
+        if step.kind is Kind.LOAD:
+            return self._stored(self.bare(at))
+        if step.base == "shfl":
+            lane = self._lane(self.bare(at))
             return None if lane is None else self.set_by(lane)[0]
         return None
 
@@ -106,10 +108,29 @@ class Trail:
             at = waiting.pop()
             if at not in found:
                 found.add(at)
-                waiting += (
-                    each for each in (*self.set_by(at), self.brought(self.bare(at))) if each is not None
-                )
+                waiting += (each for each in (*self.set_by(at), self.brought(at)) if each is not None)
         return found
+
+    def untouched(self, events: Collection[int]) -> list[int]:
+        """Those of some events that none of the others went into, by how soon their thread came to them.
+
+        That order does not depend on who ran first; the lowest thread is first among equals.
+        """
+        among = set(events)
+        touched: set[int] = set()
+        found = []
+        for at in range(len(self.events.numbers)):
+            sources = (*self.set_by(at), self.brought(at))
+            if any(source in touched for source in sources):
+                touched.add(at)
+            elif at in among:
+                touched.add(at)
+                found.append(at)
+        return sorted(found, key=lambda at: (self._order(at), self.events.thread_of[at]))
+
+    def _order(self, at: int) -> int:
+        """Which of its thread's events one is."""
+        return bisect_left(self.events.threads[self.events.thread_of[at]], at)
 
     def _stored(self, load: Moment) -> int | None:
         """The last store to what a load reads, before it."""

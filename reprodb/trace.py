@@ -143,13 +143,14 @@ def _compare(old: Events, new: Events, thread: int, tally: _Tally, *, cut: bool)
 
 
 def _first(old: Events, new: Events, differing: Sequence[_Found], stored: int | None) -> Difference | None:
-    """The earliest difference, in the baseline's time, of what went into the traced value; else of all."""
+    """The first difference in what went into the traced value; where there is none, the first of all."""
     if not differing:
         return None
     trails = Trail(old), Trail(new)
     behind = trails[0].behind(stored) if stored is not None else set()
     related = [each for each in differing if each.old in behind]
-    first = min(related or differing, key=lambda each: each.old)
+    found = {each.old: each for each in related or differing}
+    first = found[trails[0].untouched(found)[0]]
     seen = pair = Pair(trails[0].moment(first.old), trails[1].moment(first.new))
     steps = 0
     while (back := _back(trails, pair)) is not None:
@@ -165,7 +166,7 @@ def _back(trails: tuple[Trail, Trail], pair: Pair) -> Pair | None:
     if a.step.base != b.step.base or len(a.step.operands) != len(b.step.operands):
         return None
     if a.step.kind is Kind.LOAD or a.step.base == "shfl":
-        brought = trails[0].brought(a), trails[1].brought(b)
+        brought = trails[0].brought(a.at), trails[1].brought(b.at)
         if brought[0] is None or brought[1] is None:
             return None
         return Pair(trails[0].moment(brought[0]), trails[1].moment(brought[1]))

@@ -304,13 +304,13 @@ def test_every_value_is_recorded_with_its_operands_as_they_were(by_hand: Recorde
     assert [origin and origin.step.base for origin in fused.origins] == ["mov", "mov", None]
     assert str(fused.step.place) == "folder/k.cu:5"
     # Thread 1's store is what all threads load; the last sum's operand came by a shuffle.
-    store = trail.brought(found["ld", 7, "%f4"])
+    store = trail.brought(found["ld", 7, "%f4"].at)
     assert store is not None and trail.bare(store).thread == 1
     total = found["add", 7, "%f5"]
     assert float_of(total.value) == 6.0
     shuffle = total.origins[0]
     assert shuffle is not None and shuffle.step.base == "shfl"
-    given_by = trail.brought(shuffle)
+    given_by = trail.brought(shuffle.at)
     assert given_by is not None and trail.bare(given_by).thread == 2  # 3 xor 1
 
 
