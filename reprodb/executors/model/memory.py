@@ -202,7 +202,7 @@ def _load_lanes(e: Emit, space: str, base: Value, offset: int, kind: str, count:
     ]
 
 
-AHEAD = 12  # iterations that rows are fetched in advance
+AHEAD = 8  # iterations that rows are fetched in advance
 
 
 def _prefetch(e: Emit, site: Value, first: Value, host: Value, nbytes: int) -> None:

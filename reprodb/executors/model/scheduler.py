@@ -65,44 +65,38 @@ def text() -> str:
     """
     at = layout
     return f"""
-; A number below %n from the block's own random state (xorshift64*).
-define internal i32 @random(ptr %b, i32 %n) {{
-  %p = getelementptr i8, ptr %b, i64 {at.B_RANDOM}
-  %x0 = load i64, ptr %p, align 8
-  %s0 = lshr i64 %x0, 12
-  %x1 = xor i64 %x0, %s0
-  %s1 = shl i64 %x1, 25
-  %x2 = xor i64 %x1, %s1
-  %s2 = lshr i64 %x2, 27
-  %x3 = xor i64 %x2, %s2
-  store i64 %x3, ptr %p, align 8
-  %y = mul i64 %x3, 2685821657736338717
-  %top = lshr i64 %y, 32
-  %wide = zext i32 %n to i64
-  %m = mul i64 %top, %wide
-  %h = lshr i64 %m, 32
-  %r = trunc i64 %h to i32
-  ret i32 %r
-}}
-
-; Puts the warps of a block in a new order.
+; Puts the warps of a block in a new order, by the block's own random state (a 64-bit congruential generator,
+; of which the upper half is used).
 define internal void @shuffle(ptr %b, i32 %n) {{
 entry:
   %order = getelementptr i8, ptr %b, i64 {at.B_ORDER}
+  %p = getelementptr i8, ptr %b, i64 {at.B_RANDOM}
   %many = icmp ugt i32 %n, 1
-  br i1 %many, label %loop, label %done
+  br i1 %many, label %begin, label %done
+begin:
+  %x0 = load i64, ptr %p, align 8
+  br label %loop
 loop:
-  %i = phi i32 [ %n, %entry ], [ %i1, %loop ]
+  %i = phi i32 [ %n, %begin ], [ %i1, %loop ]
+  %x = phi i64 [ %x0, %begin ], [ %x1, %loop ]
+  %m = mul i64 %x, 6364136223846793005
+  %x1 = add i64 %m, 1442695040888963407
+  %top = lshr i64 %x1, 32
+  %wide = zext i32 %i to i64
+  %scaled = mul i64 %top, %wide
+  %below = lshr i64 %scaled, 32
   %i1 = sub i32 %i, 1
-  %j = call i32 @random(ptr %b, i32 %i)
   %pi = getelementptr i32, ptr %order, i32 %i1
-  %pj = getelementptr i32, ptr %order, i32 %j
+  %pj = getelementptr i32, ptr %order, i64 %below
   %vi = load i32, ptr %pi, align 4
   %vj = load i32, ptr %pj, align 4
   store i32 %vj, ptr %pi, align 4
   store i32 %vi, ptr %pj, align 4
   %more = icmp ugt i32 %i1, 1
-  br i1 %more, label %loop, label %done
+  br i1 %more, label %loop, label %end
+end:
+  store i64 %x1, ptr %p, align 8
+  br label %done
 done:
   ret void
 }}
@@ -307,8 +301,7 @@ entry:
   %seedp = getelementptr i8, ptr %l, i64 {at.L_SEED}
   %seed = load i64, ptr %seedp, align 8
   %g = mul i64 %number, {_GOLDEN - (1 << 64)}
-  %s0 = add i64 %seed, %g
-  %s1 = or i64 %s0, 1
+  %s1 = add i64 %seed, %g
   %rp = getelementptr i8, ptr %b, i64 {at.B_RANDOM}
   store i64 %s1, ptr %rp, align 8
   %wp = getelementptr i8, ptr %l, i64 {at.L_WARPS}
