@@ -23,6 +23,7 @@ from reprodb.domain import (
     Stage,
 )
 from reprodb.errors import ExecutionError
+from reprodb.executors.arrays import Arrays
 from reprodb.executors.model import layout, scheduler
 from reprodb.executors.model.contraction import reconcile
 from reprodb.executors.model.device import Launch, Memory, address_of, pack_params
@@ -35,7 +36,7 @@ from reprodb.executors.model.ptx import Module, parse
 # backward branches of a stage spent in turns that ran out, after which it is given up.
 QUANTUM = 4096
 STALLS = 8
-STEPS = 1 << 33
+STEPS = 1 << 28
 RESIDENT = 4096  # blocks kept at once when they give way
 
 
@@ -72,8 +73,12 @@ class ModelExecutor:
 
     lane = Lane.MODELLED
 
-    def __init__(self, cache: Path | None = None, *, host: Host | None = None) -> None:
+    def __init__(
+        self, cache: Path | None = None, *, arrays: Arrays | None = None, host: Host | None = None
+    ) -> None:
+        """`arrays` keeps inputs between results; `host` is the CPU to compile for, this one by default."""
         self.host = host or Host.this()
+        self._arrays = arrays or Arrays()
         self._compiler = Compiler(self.host, cache)
         self._compiled: dict[str, Compiled] = {}
 
@@ -94,8 +99,6 @@ class ModelExecutor:
         self, artifact: Artifact, kernel: Kernel, case: Case, repetitions: int, *, seed: int = 0
     ) -> Samples:
         """Runs all stages `repetitions` times. Raises UnsupportedError and ExecutionError."""
-        from reprodb.inputs import generate
-
         started = perf_counter()
         if artifact.ptx is None:
             raise ExecutionError(
@@ -103,8 +106,7 @@ class ModelExecutor:
                 remedy="build the kernel with a profile that keeps PTX",
             )
         program = self.program(kernel.name, artifact.ptx, kernel.stages, artifact)
-        arrays = {i.name: generate(i) for i in case.inputs}
-        outcome = run(program, case.buffers, arrays, case.n, repetitions, seed)
+        outcome = run(program, case.buffers, self._arrays.of(case.inputs), case.n, repetitions, seed)
         outputs = tuple(_collect(b, outcome.raws[b.name]) for b in case.recorded)
         return Samples(outputs, CodeOrigin.PTX, perf_counter() - started, (*program.notes, *outcome.notes))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from reprodb.executors.model import layout
 from reprodb.executors.model.emit import Emit, Mods
 from reprodb.executors.model.flow import CARRY
 from reprodb.executors.model.llvm import Value, const
-from reprodb.executors.model.ptx import Pair, Sink, Sym, Vec
+from reprodb.executors.model.ptx import Int, Pair, Sink, Sym, Vec
 
 
 def width(ptx_type: str) -> int:
@@ -90,8 +91,9 @@ def div(e: Emit, m: Mods) -> None:
     code, bits, is_signed = e.code, width(m["type"]), signed(m["type"])
     a, b = e.src(1, bits), e.src(2, bits)
     zero = code.cmp("icmp eq", b, code.const(b, 0))
-    if not b.text.startswith("splat") and not b.text.isdigit():
-        e.fail_where(zero, 3)
+    divisor = e.operand(2)
+    if not isinstance(divisor, Int) or divisor.value == 0:
+        e.fail_where(zero, layout.E_DIVISION)
     one = code.const(b, 1)
     safe = code.select(zero, one, b)
     remainder = m["op"] == "rem"
@@ -393,9 +395,9 @@ def lop3(e: Emit, m: Mods) -> None:
     """Any logic of three inputs: bit 4a+2b+c of the table says the result for bits a, b, c."""
     code = e.code
     table = e.operand(4)
-    number = getattr(table, "value", None)
-    if number is None:
+    if not isinstance(table, Int):
         raise e.refuse("has a table that is no constant")
+    number = table.value
     terms = [e.src(1, 32), e.src(2, 32), e.src(3, 32)]
     inverses = [code.inv(t) for t in terms]
     total = code.const(terms[0], 0)

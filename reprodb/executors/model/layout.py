@@ -103,7 +103,6 @@ E_BLOCK_DEADLOCK = 5
 E_BRANCH_TABLE = 6
 E_BARRIER = 7
 E_STEPS = 8
-E_SHIFT = 9
 
 
 def align_up(value: int, align: int) -> int:

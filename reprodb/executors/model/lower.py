@@ -55,7 +55,6 @@ class Lowered:
     params: tuple[Param, ...]
     param_bytes: int
     shared_bytes: int  # static, up to where dynamic shared memory begins
-    uses_dynamic: bool
     warp_bytes: int
     local_at: int  # where local memory begins in a warp's record
     local_bytes: int  # of one thread
@@ -88,14 +87,14 @@ def lower(module: Module, entry: str, *, fma: bool) -> Lowered:
         flat.registers[CARRY] = "pred"
     _check(flat)
     flow = analyse(flat)
-    frame, warp_bytes, shared, dynamic, params = _frame(module, flat, flow)
+    frame, warp_bytes, shared, params = _frame(module, flat, flow)
     helpers = Helpers(fma=fma)
     text = _Writer(frame, flow, helpers).function()
     lines = tuple(_line(b) for b in flow.blocks)
     param_bytes = params[-1].offset + params[-1].nbytes if params else 0
     return Lowered(
         entry=entry, text=f"{text}\n{helpers.text}\n", params=params, param_bytes=param_bytes,
-        shared_bytes=shared, uses_dynamic=dynamic, warp_bytes=warp_bytes, local_at=frame.local_at,
+        shared_bytes=shared, warp_bytes=warp_bytes, local_at=frame.local_at,
         local_bytes=frame.local_bytes, sites=tuple(frame.sites), block_lines=lines,
     )  # fmt: skip
 
@@ -132,7 +131,7 @@ def _unsupported(flat: Flat, ins: Instruction) -> UnsupportedError:
     )
 
 
-def _frame(module: Module, flat: Flat, flow: Flow) -> tuple[Frame, int, int, bool, tuple[Param, ...]]:
+def _frame(module: Module, flat: Flat, flow: Flow) -> tuple[Frame, int, int, tuple[Param, ...]]:
     """Where registers, variables and parameters lie; bytes of a warp's record and of shared memory."""
     instructions = [i for i in flat.body if isinstance(i, Instruction)]
     lanewise = frozenset(id(i) for b in flow.blocks for i in b.instructions if opcodes.is_lanewise(i))
@@ -160,7 +159,7 @@ def _frame(module: Module, flat: Flat, flow: Flow) -> tuple[Frame, int, int, boo
             symbols[variable.name] = ("local", local)
             local += variable.nbytes
     local = align_up(local, 16)
-    shared, dynamic = _place_shared(module, flat, instructions, symbols)
+    shared = _place_shared(module, flat, instructions, symbols)
     params = _params(flat)
     symbols |= {p.name: ("param", p.offset) for p in params}
     frame = Frame(
@@ -169,7 +168,7 @@ def _frame(module: Module, flat: Flat, flow: Flow) -> tuple[Frame, int, int, boo
         param_bytes=params[-1].offset + params[-1].nbytes if params else 0,
         unread=frozenset(kinds) - reads,
     )  # fmt: skip
-    return frame, align_up(local_at + WARP * local, 64), shared, dynamic, params
+    return frame, align_up(local_at + WARP * local, 64), shared, params
 
 
 def _register_bytes(kind: str, is_shared: bool) -> int:
@@ -180,7 +179,7 @@ def _register_bytes(kind: str, is_shared: bool) -> int:
 
 def _place_shared(
     module: Module, flat: Flat, instructions: list[Instruction], symbols: dict[str, tuple[str, int]]
-) -> tuple[int, bool]:
+) -> int:
     """Static shared variables that the entry names, one after another; the dynamic one begins behind."""
     named = {name for ins in instructions for name in _symbols(ins.operands)}
     candidates = [v for v in module.variables if v.space == "shared"]
@@ -196,7 +195,7 @@ def _place_shared(
         at = align_up(at, variable.align)
     for variable in dynamic:
         symbols[variable.name] = ("shared", at)
-    return at, bool(dynamic)
+    return at
 
 
 def _symbols(operands: tuple[Operand, ...]) -> list[str]:
