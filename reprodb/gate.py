@@ -187,8 +187,10 @@ def _no_answer(diff: Diff, policy: Policy, required: bool, first_night: bool) ->
         yield _Reason(Exit.NO_ANSWER, f"a required baseline is missing: {rows}")
     if diff.compared:
         return
-    # Rows with bits and without a baseline, in a nightly, are a first night of their scopes.
-    if bare and (first_night or diff.baseline is None):
+    # Rows with bits and without a baseline, in a nightly, are a first night of their scopes: unless others
+    # have gone that were there before.
+    gone = any(c.verdict is Verdict.MISSING for c in diff.comparisons)
+    if bare and not gone and (first_night or diff.baseline is None):
         return
     yield _Reason(Exit.NO_ANSWER, f"nothing was compared: 0 of {len(diff.comparisons)} rows")
 

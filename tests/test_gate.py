@@ -9,6 +9,7 @@ import pytest
 
 from reprodb.compare import Side, compare_references, compare_results, matrix
 from reprodb.domain import Accuracy, Determinism, Lane, Profile, Result, Run, SkippedProfile, Status
+from reprodb.errors import Exit
 from reprodb.findings import CanaryOutcome, Comparison, Diff, Verdict
 from reprodb.gate import judge
 from reprodb.policy import Policy, parse_policy
@@ -334,3 +335,11 @@ def test_a_nightly_from_references_to_exit_code() -> None:
         store_of(before, moved).__getitem__,
     )
     assert gate(*rows, nightly=True).exit_code == 1
+
+
+def test_a_night_whose_rows_all_went_and_came_anew_is_no_first_night() -> None:
+    rows = (no_baseline("new"), row(make_result(kernel="old"), None))
+    assert [c.verdict for c in rows] == [Verdict.NO_BASELINE, Verdict.MISSING]
+    judged = judge(Diff(None, make_run(2), rows), Policy(), now=NOW)
+    assert judged.exit_code == Exit.NO_ANSWER
+    assert "nothing was compared: 0 of 2 rows" in judged.reasons
