@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import count
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -92,8 +93,11 @@ def plan(
     repetitions: int = 100,
     require: Sequence[str] = (),
     cases: Sequence[str] = (),
+    store: Path | None = None,
 ) -> Plan:
     """Match profiles with toolchains and list what is to be built and executed.
+
+    `store` says that `found` are the toolchains of the artifacts there, because nothing is to be compiled.
 
     `arch` overrides every profile's architecture; `native` is the GPU's, sm_90 where there is none. `require`
     names profiles that must have a toolchain. `cases` are globs over case names. Raises UsageError for names
@@ -110,8 +114,12 @@ def plan(
     for profile in profiles:
         toolchain = match(profile, toolchains)
         if toolchain is None:
-            reason = f"no {profile.compiler} {profile.toolkit} is installed"
-            skipped.append(SkippedProfile(profile.name, reason, install_command(profile)))
+            wanted = f"{profile.compiler} {profile.toolkit}"
+            reason, remedy = f"no {wanted} is installed", install_command(profile)
+            if store is not None:
+                reason = f"{store} has nothing that {wanted} built"
+                remedy = f"reprodb build --profile {profile.name} --store {store}"
+            skipped.append(SkippedProfile(profile.name, reason, remedy))
             continue
         target = check_arch(arch) if arch else architecture(profile, native)
         for kernel in kernels:

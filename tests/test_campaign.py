@@ -262,3 +262,14 @@ def test_a_source_that_vanished_is_a_failed_build_of_its_kernel(
     failed = [r for r in found.values() if r.kernel.name == "b"]
     assert [r.status for r in failed] == [Status.BUILD_FAILED] * 2
     assert "gone.cu" in failed[0].error
+
+
+def test_without_compiling_a_profile_the_store_lacks_names_the_store_and_the_build_command(
+    tmp_path: Path, compilers: tuple[Toolchain, ...]
+) -> None:
+    suite = a_suite(tmp_path, a="sum")
+    profiles = (Profile("here", "nvrtc", ">=1"), Profile("there", "nvcc", ">=99"))
+    made = plan(suite, suite.kernels, profiles, compilers, store=tmp_path / "store")
+    (skipped,) = made.skipped
+    assert skipped.reason == f"{tmp_path / 'store'} has nothing that nvcc >=99 built"
+    assert skipped.remedy == f"reprodb build --profile there --store {tmp_path / 'store'}"

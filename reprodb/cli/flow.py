@@ -137,6 +137,7 @@ def make_plan(options: RunOptions, bench: Bench) -> Plan:
         repetitions=options.repetitions,
         require=options.require,
         cases=options.cases,
+        store=bench.store.root if options.no_compile else None,
     )
 
 
