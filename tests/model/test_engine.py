@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reprodb.domain import Arg, ArgKind
+from reprodb.domain import Arg, ArgKind, Buffer, Role
 from reprodb.errors import ExecutionError, UnsupportedError
-from reprodb.executors.model.engine import Limits, ModelExecutor
+from reprodb.executors.model.engine import Limits, ModelExecutor, run
 from reprodb.executors.model.machine import Host
 from tests.model.kernels import HEAD, TREE, compiled, outputs, ramp, stage
 
@@ -82,11 +82,11 @@ def test_arrival_orders_differ_by_repetition_and_seed_and_come_again(executor: M
     n = 4000
     x = np.random.default_rng(1).standard_normal(n).astype(np.float32)
     ptx = compiled(ATOMIC, "sums")
-    run = [stage("sums", 20, 256, "<x", "n", "total", "old")]
+    launch = [stage("sums", 20, 256, "<x", "n", "total", "old")]
     buffers = {"total": ("uint32", 2), "old": ("uint32", n)}
 
     def totals(seed: int) -> list[bytes]:
-        found = outputs(executor, ptx, run, buffers, {"x": x}, n, 12, seed, init="zero")
+        found = outputs(executor, ptx, launch, buffers, {"x": x}, n, 12, seed, init="zero")
         return [t.tobytes() for t in found["total"]]
 
     first = totals(5)
@@ -216,11 +216,11 @@ def test_sizes_in_32_bits_must_fit(executor: ModelExecutor) -> None:
         ".visible .entry size(.param .u32 n, .param .u64 o) { .reg .b64 %d<2>; .reg .b32 %r<2>;\n"
         "ld.param.u32 %r0, [n]; ld.param.u64 %d0, [o]; st.global.u32 [%d0], %r0; ret; }"
     )
-    run = [stage("size", 1, 1, "n", "o")]
-    found = outputs(executor, ptx, run, {"o": ("uint32", 1)}, n=0xFFFFFFFF)
+    launch = [stage("size", 1, 1, "n", "o")]
+    found = outputs(executor, ptx, launch, {"o": ("uint32", 1)}, n=0xFFFFFFFF)
     assert found["o"][0][0] == 0xFFFFFFFF
     with pytest.raises(ExecutionError, match="size 4294967296 does not fit the 4 bytes"):
-        outputs(executor, ptx, run, {"o": ("uint32", 1)}, n=1 << 32)
+        outputs(executor, ptx, launch, {"o": ("uint32", 1)}, n=1 << 32)
 
 
 def test_arguments_must_match_the_parameters(executor: ModelExecutor) -> None:
@@ -390,11 +390,11 @@ def test_what_ptx_does_not_define_is_refused_by_name_and_line(
 
 def test_compiled_stages_are_kept_and_damage_is_noticed(tmp_path: Path) -> None:
     ptx = compiled(TREE, "partialSums")
-    run = [stage("partialSums", 4, 256, "<x", "n", "p")]
+    launch = [stage("partialSums", 4, 256, "<x", "n", "p")]
     x = ramp(5000)
 
     def once() -> bytes:
-        found = outputs(ModelExecutor(tmp_path), ptx, run, {"p": ("uint32", 4)}, {"x": x}, 5000)
+        found = outputs(ModelExecutor(tmp_path), ptx, launch, {"p": ("uint32", 4)}, {"x": x}, 5000)
         return found["p"][0].tobytes()
 
     first = once()
@@ -444,3 +444,17 @@ assert np.float32(1e-45) * np.float32(1) == 0
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "0x400000", done.stderr
+
+
+def test_a_shuffle_from_nobody_gives_zero_and_a_note(executor: ModelExecutor) -> None:
+    """An H200 gives 0 too; PTX leaves it undefined, so the result says so."""
+    ptx = compiled(
+        'extern "C" __global__ void part(unsigned* o) '
+        "{ o[threadIdx.x] = __shfl_down_sync(0xffffffffu, 100 + threadIdx.x, 16); }",
+        "part",
+    )
+    run_of = executor.program("test", ptx, [stage("part", 1, 20, "o")])
+    outcome = run(run_of, [Buffer("o", "uint32", (20,), Role.RESULT)], {}, 0, 1, 0)
+    found = np.frombuffer(outcome.raws["o"][0], np.uint32)
+    assert found.tolist() == [116, 117, 118, 119] + [0] * 12 + [116, 117, 118, 119]
+    assert "read a lane that does not take part" in outcome.notes[0]
