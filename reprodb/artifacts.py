@@ -20,6 +20,7 @@ from reprodb import codec
 from reprodb.digest import sha256
 from reprodb.domain import Artifact, Build, BuildRequest, Status, Toolchain
 from reprodb.errors import StoreError, UsageError
+from reprodb.files import put_in_place
 
 Record = dict[str, Any]
 
@@ -160,7 +161,7 @@ class ArtifactStore:
                         member = tarfile.TarInfo(f"{key}/{name}")
                         member.size = len(data)
                         archive.addfile(member, io.BytesIO(data))
-            temporary.replace(file)
+            put_in_place(temporary, file)
         except OSError as error:
             raise _failed(f"packing into {file}", error) from error
         finally:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +29,7 @@ from reprodb.domain import (
     scope_of,
 )
 from reprodb.errors import UsageError
+from reprodb.files import replace_file
 
 FILE_NAME = "reprodb.lock"
 _HEADER = """\
@@ -407,21 +406,6 @@ class Ledger:
     def save(self, path: Path) -> None:
         """Write the file whole or not at all."""
         replace_file(path, self.text().encode())
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` in the place of a file in one step; raises OSError and leaves what was there."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 # --- Reading -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from reprodb.digest import content_key
 from reprodb.domain import Result, Run
 from reprodb.dossier import Dossier
 from reprodb.errors import StoreError
+from reprodb.files import put_in_place
 from reprodb.findings import Diff
 from reprodb.render.index import (
     KernelEntry,
@@ -289,7 +290,7 @@ def write_whole(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")
         part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        put_in_place(part, path)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror or error}", remedy="name another folder"

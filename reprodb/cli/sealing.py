@@ -53,7 +53,8 @@ def sealed(path: Path, before: Ledger, after: Ledger) -> Iterator[Callable[[], N
     From that call to the end of this block Ctrl-C waits. If the block fails, the file is as it was. Raises
     UsageError where somebody else wrote the file since it was read, StoreError where it cannot be written.
     """
-    from reprodb.ledger import load_ledger, replace_file
+    from reprodb.files import replace_file
+    from reprodb.ledger import load_ledger
 
     was: bytes | None = None
     written = False

@@ -17,6 +17,7 @@ from reprodb import codec
 from reprodb.digest import sha256
 from reprodb.domain import Run
 from reprodb.errors import StoreError, UsageError
+from reprodb.files import put_in_place
 from reprodb.store import bundle_format as form
 from reprodb.store.bundle_read import Bundle, Row
 from reprodb.store.intern import Known, batches
@@ -62,7 +63,7 @@ def export(store: Store, run_ids: Iterable[int], path: Path) -> int:
                 raise _too_large(f"{size} bytes")
             with new.open("rb") as file:
                 os.fsync(file.fileno())
-            new.replace(path)
+            put_in_place(new, path)
     except zipfile.LargeZipFile:
         raise _too_large("more than a zip file holds") from None
     except OSError as error:
