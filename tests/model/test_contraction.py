@@ -5,10 +5,11 @@ Each expectation was read off machine code of ptxas 12.6, 13.0 and 13.5 for sm_9
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from reprodb.domain import Arg, ArgKind, Buffer, FunctionCounts, Role, Stage
 from reprodb.errors import UnsupportedError
@@ -39,10 +40,8 @@ def chosen(body: str) -> list[tuple[str, int]]:
     """The additions of a body that the rule fuses, with the operand that goes into each."""
     function = module(body).function("k")
     assert function is not None
-    assert function.body is not None
-    plan = contraction._plan(function)
-    statements = function.body
-    return sorted((statements[p.sum].opcode, p.operand) for p in plan.pairs)  # type: ignore[union-attr]
+    fused = contraction._plan(function).fused
+    return sorted((function.instructions[at].opcode, taken.operand) for at, taken in fused.items())
 
 
 ADD = f"add.f32 %f2, %f4, %f2; {STORE}"
@@ -188,13 +187,119 @@ def test_fused_bits(
     executor: ModelExecutor, body: str, expected: Callable[[float, float, float], float]
 ) -> None:
     """The product is exact in f64, so rounding the f64 result once is the fused result here."""
-    fused, _ = reconcile(module(body), counts(FFMA=1))
     values = np.array([1.0000001, 1.0000002, -1.0000004, 3.5], np.float32)
+    a, b, c = (float(v) for v in values[:3])
+    wanted = np.float32(expected(a, b, c)).view(np.uint32)
+    assert first_word(executor, body, values.view(np.uint32), counts(FFMA=1)) == wanted
+
+
+def first_word(
+    executor: ModelExecutor,
+    body: str,
+    words: Sequence[int] | NDArray[np.uint32],
+    sass: tuple[FunctionCounts, ...],
+) -> int:
+    """What a body stores first, of four words as %f0 to %f3."""
+    fused, _ = reconcile(module(body), sass)
     stage = Stage("k", (1, 1, 1), (1, 1, 1), (Arg(ArgKind.INPUT, "a"), Arg(ArgKind.BUFFER, "o")))
     compiled = executor._stage(body, fused, stage, "fused")
     program = Program("k", fused, ((stage, compiled),))
-    x = np.concatenate([values, np.zeros(12, np.float32)])
+    x = np.array([*words, *[0] * 12], np.uint32).view(np.float32)
     out = run(program, [Buffer("o", "float32", (4,), Role.RESULT)], {"a": x}, 4, 1, 0).raws["o"][0]
-    a, b, c = (float(v) for v in values[:3])
-    wanted = np.float32(expected(a, b, c))
-    assert np.frombuffer(out, np.float32)[0].tobytes() == wanted.tobytes()
+    return int.from_bytes(out[:4], "little")
+
+
+TWO = "mul.f32 %f4, %f0, %f1; mul.f32 %f5, %f2, %f3;"
+NEXT = "st.global.f32 [%d1+4], %f7;"
+# Which product goes into which addition, as ptxas 12.4 and 13.0 alike have them.
+MEETING = {
+    "one each": (f"{TWO} add.f32 %f6, %f4, %f5; {STORE}", []),
+    "the first of two with one use": (f"{TWO} add.f32 %f2, %f5, %f4; {STORE}", [("add.f32", 1)]),
+    "two uses meet one": (
+        f"{TWO} add.f32 %f7, %f4, %f0; add.f32 %f2, %f4, %f5; {STORE} {NEXT}",
+        [("add.f32", 2)],
+    ),
+    "two uses meet two": (
+        f"{TWO} add.f32 %f7, %f4, %f0; add.f32 %f8, %f5, %f0; add.f32 %f2, %f5, %f4; {STORE} {NEXT}"
+        "st.global.f32 [%d1+12], %f8;",
+        [("add.f32", 1), ("add.f32", 1), ("add.f32", 1)],
+    ),
+    "an addend is not fused further": (
+        f"{TWO} add.f32 %f2, %f4, %f5; add.f32 %f7, %f4, %f0; add.f32 %f8, %f5, %f0; {STORE} {NEXT}"
+        "st.global.f32 [%d1+12], %f8;",
+        [("add.f32", 1), ("add.f32", 1)],
+    ),
+    "a product by one is none": (
+        f"mul.f32 %f4, %f0, 0f3F800000; mul.f32 %f5, %f2, %f3; add.f32 %f2, %f4, %f5; {STORE}",
+        [("add.f32", 2)],
+    ),
+    "halves": (
+        "mul.f16x2 %r1, %r0, %r0; add.f16x2 %r2, %r1, %r0; st.global.u32 [%d1], %r2;",
+        [("add.f16x2", 1)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_products_that_meet(name: str) -> None:
+    body, expected = MEETING[name]
+    assert chosen(body) == expected
+
+
+HALF = "0f3F000000"
+SCALED = {
+    "at once": f"{MUL} mul.f32 %f2, %f4, {HALF}; {STORE}",
+    "rounded outside": f"{MUL} mul.rn.f32 %f2, {HALF}, %f4; {STORE}",
+    "a constant in a register": f"mov.f32 %f9, {HALF}; {MUL} mul.f32 %f2, %f4, %f9; {STORE}",
+    "in another block": f"{MUL} @%p0 bra L; mul.f32 %f2, %f4, {HALF}; L: {STORE}",
+}
+UNSCALED = {
+    "rounded inside": f"mul.rn.f32 %f4, %f0, %f1; mul.f32 %f2, %f4, {HALF}; {STORE}",
+    "used twice": f"{MUL} mul.f32 %f2, %f4, {HALF}; {STORE} st.global.f32 [%d1+4], %f4;",
+    "by sixteen": f"{MUL} mul.f32 %f2, %f4, 0f41800000; {STORE}",
+    "by minus a half": f"{MUL} mul.f32 %f2, %f4, 0fBF000000; {STORE}",
+    "negated between": f"{MUL} neg.f32 %f5, %f4; mul.f32 %f2, %f5, {HALF}; {STORE}",
+    "a sum": f"add.f32 %f4, %f0, %f1; mul.f32 %f2, %f4, {HALF}; {STORE}",
+    "fused itself": f"{MUL} mul.f32 %f5, %f4, {HALF}; add.f32 %f2, %f5, %f2; {STORE}",
+}
+
+
+def scalings(body: str) -> int:
+    function = module(body).function("k")
+    assert function is not None
+    return len(contraction._plan(function).scaled)
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_products_that_are_scaled_before_they_are_rounded(name: str) -> None:
+    assert scalings(SCALED[name]) == 1
+
+
+@pytest.mark.parametrize("name", UNSCALED)
+def test_products_that_are_rounded_first(name: str) -> None:
+    assert scalings(UNSCALED[name]) == 0
+
+
+# a, b, 2^k, flushing, bits: measured on an H200, driver 580.159.04. Rounding twice gives others in each.
+MEASURED_SCALED = [
+    (0x3F7FFFFF, 0x80800000, "40000000", "", 0x80FFFFFF),
+    (0x807FFFFF, 0x3F000000, "40800000", "", 0x80FFFFFE),
+    (0x00000001, 0x3F000000, "41000000", "", 0x00000004),
+    (0x3F7FFFFF, 0x007FFFFF, "3F000000", "", 0x003FFFFF),
+    (0x4B6840B0, 0xF3DF42A1, "3F000000", "", 0xFF4A8CCC),
+    (0xFF7FFFFF, 0x40490FDB, "3E800000", "", 0xFF490FDA),
+    (0x811B0595, 0x3FC47DBE, "3E000000", "", 0x803B7E35),
+    (0x00800000, 0x3F000000, "40000000", ".ftz", 0x00800000),
+    (0xA3759CB5, 0x1B8569E2, "40800000", ".ftz", 0x80800000),
+    (0xB3687895, 0x0B4A3A01, "41000000", ".ftz", 0x80B7A3D2),
+    (0x8113F801, 0xBF5D73BF, "3F000000", ".ftz", 0x00000000),
+    (0x31F105A1, 0x8F07F453, "3E800000", ".ftz", 0x80000000),
+    (0xFF7FFFFF, 0x40490FDB, "3E000000", ".ftz", 0xFEC90FDA),
+    (0x7FC01234, 0x3F800000, "3F000000", "", 0x7FFFFFFF),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "factor", "ftz", "bits"), MEASURED_SCALED)
+def test_scaled_bits(executor: ModelExecutor, a: int, b: int, factor: str, ftz: str, bits: int) -> None:
+    body = f"mul{ftz}.f32 %f4, %f0, %f1; mul{ftz}.f32 %f2, %f4, 0f{factor}; {STORE}"
+    assert first_word(executor, body, (a, b, 0, 0), counts(FMUL=1)) == bits

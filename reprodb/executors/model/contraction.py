@@ -1,32 +1,111 @@
 """What ptxas fuses behind the PTX's back: bare multiplications that feed bare additions.
 
-PTX lets an assembler fuse a `mul` and an `add` or `sub` that name no rounding mode; ptxas does. The rule
-was read off ptxas 12.0, 12.6, 13.0 and 13.5 for sm_75 to sm_120: thousands of random expressions assembled,
-the machine code evaluated symbolically. A product is fused into the additions that use it only where nothing
-else in its basic block uses it and nothing outside does, so that the multiplication goes away; single-use
-products come first; where an addition could take either operand it takes the one with fewer uses, else its
-first.
+PTX lets a `mul` and an `add` or `sub` without a rounding modifier become one `fma`. The compiler's front end
+has fused most by itself; ptxas fuses more, by a rule that it does not state. The rule here was read off
+ptxas 12.4 and 13.0 (docs/model.md tells how it was tried) and is checked against the opcode counts of the
+SASS; where they contradict it the kernel is refused.
 
-The rule says which pairs fuse, the SASS's opcode counts say whether this build did it: flags may forbid it,
-and unrolled loops can fuse across iterations, which a static text cannot say. What does not fit is refused.
+Within a stretch, a product is fused into all its uses or into none: every use must be an addition of the same
+type and `.ftz`, directly or through copies and negations, and none may be `x + x`. Where both operands of an
+addition are products, the one with fewer uses is fused, the first of two equals; the other is then needed
+and is not fused further. A product with several uses is not fused at all where one use adds another product
+that is used nowhere else.
+
+An f32 product whose only use is a multiplication by 2, 4, 8 or their reciprocals is scaled before it is
+rounded (`FMUL.M2` … `FMUL.D8`): one rounding for both, as an H200 measured it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from reprodb.domain import FunctionCounts
 from reprodb.errors import UnsupportedError
-from reprodb.executors.model.flow import is_barrier, read, written
-from reprodb.executors.model.ptx import Float, Function, Instruction, Label, Module, Not, Reg, Statement, Sym
+from reprodb.executors.model.ptx import (
+    Float,
+    Function,
+    Instruction,
+    Label,
+    Module,
+    Operand,
+    Reg,
+    Statement,
+    Sym,
+)
+from reprodb.executors.model.stretches import Stretches
 
-_TYPES = ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2")
-_ROUNDED = ("rn", "rz", "rm", "rp")
-# Opcodes of SASS by the type that they compute: fused, product, sum.
-_SASS = {"f32": ("FFMA", "FMUL", "FADD"), "f64": ("DFMA", "DMUL", "DADD")}
-# PTX that expands to multiplications and fused ones of its own.
-_EXPANDING = ("div", "rcp", "sqrt", "rem", "ex2", "lg2", "sin", "cos", "tanh", "rsqrt")
+_TYPE = r"(?P<type>f32|f64|f16|bf16|f16x2|bf16x2)"
+_PRODUCT = re.compile(rf"mul(?P<ftz>\.ftz)?\.{_TYPE}")
+_SUM = re.compile(rf"(?P<op>add|sub)(?P<ftz>\.ftz)?(?P<sat>\.sat)?\.{_TYPE}")
+_SCALING = re.compile(r"mul(\.rn)?(?P<ftz>\.ftz)?(?P<sat>\.sat)?\.f32")
+_SCALES = {
+    0x40000000: 2.0,
+    0x40800000: 4.0,
+    0x41000000: 8.0,
+    0x3F000000: 0.5,
+    0x3E800000: 0.25,
+    0x3E000000: 0.125,
+}
+_COPY = re.compile(r"mov\.(b16|b32|b64|f16|f32|f64)")
+ONE = Float(0x3F800000, 32)
+_ONES = {Float(bits | sign, width) for bits, width in ((0x3F800000, 32), (0x3FF0000000000000, 64))
+         for sign in (0, 1 << (width - 1))}  # fmt: skip
+
+# SASS opcodes of a type: multiplication, fused multiplication and addition.
+_SASS = {"f32": ("FMUL", "FFMA"), "f64": ("DMUL", "DFMA")}
+_ARITHMETIC = frozenset({"FMUL", "FFMA", "FADD", "DMUL", "DFMA", "DADD"})
+_EXPANDED = ("div", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh", "tex")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """A product's way into an addition: its operand there (1 or 2), negated or not on the way."""
+
+    at: int
+    operand: int
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused:
+    """An addition, and the product that goes into it as this operand."""
+
+    product: int
+    operand: int
+    negated: bool
+
+
+@dataclass
+class _Plan:
+    """What is fused in a function: by the index of the addition. `products` are all bare multiplications.
+
+    `scaled` has the product that a multiplication by a power of two scales, and the factor, by its index.
+    """
+
+    function: Function
+    products: dict[int, list[_Reach] | None] = field(default_factory=dict)
+    fused: dict[int, _Fused] = field(default_factory=dict)
+    scaled: dict[int, tuple[int, float]] = field(default_factory=dict)
+    # Products that additions of other stretches use, with these, and those that need one register alone.
+    astray: dict[int, list[int]] = field(default_factory=dict)
+    light: set[int] = field(default_factory=set)
+    dead: frozenset[int] = frozenset()
+    loops: bool = False
+    extra: set[str] = field(default_factory=set)  # SASS opcodes that ptxas may make of other instructions
+
+    @property
+    def vanished(self) -> set[int]:
+        """The instructions that are left nowhere."""
+        gone = {product for product, _ in self.scaled.values()} | self.dead
+        for at, reaches in self.products.items():
+            into = {a for a, f in self.fused.items() if f.product == at}
+            if reaches and {r.at for r in reaches} == into:
+                gone.add(at)
+        return gone
 
 
 def reconcile(
@@ -35,577 +114,421 @@ def reconcile(
     options: tuple[str, ...] = (),
     entries: tuple[str, ...] | None = None,
 ) -> tuple[Module, tuple[str, ...]]:
-    """The module with the pairs fused that its machine code has fused, and a note on each function changed.
+    """The module with its additions fused as ptxas has fused them, and a note for each function concerned.
 
     `counts` are the opcode counts by entry, None where the machine code could not be read. Only functions
-    that `entries` reach are looked at (all by default). Raises UnsupportedError where a pair could be fused
-    and the counts do not say, or fit neither reading.
+    that `entries` reach are looked at (all by default). Raises UnsupportedError where the rule does not say
+    what becomes of a product, or the counts contradict it.
     """
     if _forbidden(options):
         return module, ()
-    reached = _reached(module, entries)
-    plans = {f.name: _plan(f) for f in module.functions if f.body is not None and f.name in reached}
-    notes: list[str] = []
-    fused: dict[str, Function] = {}
-    for entry in _entries(module, entries):
-        members = [module.function(name) for name in _calls(module, entry)]
-        bodies = [f for f in members if f is not None]
-        if not any(plans[f.name].pairs or plans[f.name].carried for f in bodies):
-            continue
-        if not _decide(entry, bodies, plans, counts):
-            continue
-        for function in bodies:
-            plan = plans[function.name]
-            if plan.pairs and function.name not in fused:
-                fused[function.name] = _fuse(function, plan)
-                notes.append(f"contracted as the SASS shows: {len(plan.pairs)} in {function.name}")
-    functions = tuple(fused.get(f.name, f) if f.body is not None else f for f in module.functions)
-    return replace(module, functions=functions), tuple(notes)
+    named = [f.name for f in module.functions if f.entry and f.body is not None]
+    plans: dict[str, _Plan] = {}
+    for entry in named if entries is None else entries:
+        reached = list(_reachable(module, entry))
+        mine = [plans.get(f.name) or _plan(f) for f in reached]
+        if _as_the_rule_says(entry, mine, counts):
+            plans.update((plan.function.name, plan) for plan in mine)
+    changed = {name: plan for name, plan in plans.items() if plan.fused or plan.scaled}
+    if not changed:
+        return module, ()
+    functions = tuple(
+        _rewritten(changed[f.name]) if f.name in changed and f.body is not None else f
+        for f in module.functions
+    )
+    return replace(module, functions=functions), tuple(map(_note, changed.values()))
 
 
 def _forbidden(options: tuple[str, ...]) -> bool:
     """Whether flags keep ptxas from fusing: `-fmad=false`, or device debugging."""
-    text = " ".join(options).replace("--fmad", "-fmad")
-    last = max(text.rfind("-fmad=false"), text.rfind("-fmad false"))
-    on = max(text.rfind("-fmad=true"), text.rfind("-fmad true"))
-    return last > on or any(o in ("-G", "--device-debug") for o in options)
+    given = re.findall(r"--?fmad[= ](\w+)", " ".join(options))
+    debug = any(o in ("-G", "--device-debug") for o in options)
+    return debug or bool(given and given[-1] == "false")
 
 
-# --- Which functions belong to an entry --------------------------------------------------------
+def _reachable(module: Module, entry: str) -> Iterator[Function]:
+    """The function of that name, then those that it calls, each once."""
+    names, at = [entry], 0
+    while at < len(names):
+        function = module.function(names[at])
+        at += 1
+        if function is None:
+            continue
+        yield function
+        calls = [_names(ins) for ins in function.instructions if ins.base == "call"]
+        called = {name for names in calls for name in names if module.function(name) is not None}
+        names += sorted(called - set(names))
 
 
-def _entries(module: Module, wanted: tuple[str, ...] | None) -> list[str]:
-    names = [f.name for f in module.functions if f.entry and f.body is not None]
-    return [n for n in names if wanted is None or n in wanted]
+def _note(plan: _Plan) -> str:
+    return f"contracted as the SASS shows: {len(plan.fused) + len(plan.scaled)} in {plan.function.name}"
 
 
-def _calls(module: Module, entry: str) -> list[str]:
-    """The entry and the functions that it calls, directly or not."""
-    found = [entry]
-    for name in found:
-        function = module.function(name)
-        for ins in function.instructions if function else ():
-            if ins.base == "call":
-                found += [o.name for o in ins.operands if isinstance(o, Sym) and o.name not in found]
-    return [n for n in found if module.function(n) is not None]
+# --- The rule ----------------------------------------------------------------------------------
 
 
-def _reached(module: Module, entries: tuple[str, ...] | None) -> set[str]:
-    return {name for entry in _entries(module, entries) for name in _calls(module, entry)}
-
-
-# --- What ptxas would fuse ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A product and the addition that takes it: positions in the body, and which operand it is (1 or 2)."""
-
-    product: int
-    sum: int
-    operand: int
-    negated: bool  # a `neg` stands between them
-
-
-@dataclass
-class Plan:
-    """What the rule says of one function. `carried` are additions that a product reaches around a loop."""
-
-    pairs: list[Pair] = field(default_factory=list)
-    carried: list[int] = field(default_factory=list)
-    loops: bool = False
-
-
-@dataclass
-class _Product:
-    """A bare multiplication in a block: where, its kind, and who uses its value."""
-
-    at: int
-    kind: tuple[str, bool]  # type, ftz
-    uses: list[tuple[int, int, bool]] = field(default_factory=list)  # addition, operand, negated
-    other: bool = False  # something else uses it
-
-    @property
-    def free(self) -> bool:
-        return not self.other
-
-
-def _kind(ins: Instruction) -> tuple[str, bool] | None:
-    """Type and flushing of a bare multiplication, addition or subtraction; None for all else."""
-    parts = ins.parts
-    if ins.base not in ("mul", "add", "sub") or parts[-1] not in _TYPES:
-        return None
-    if any(p in _ROUNDED for p in parts) or (ins.base == "mul" and "sat" in parts):
-        return None
-    return parts[-1], "ftz" in parts
-
-
-def _plan(function: Function) -> Plan:
-    body = function.body or ()
-    plan = Plan()
-    blocks, follow = _blocks(body, function.tables)
-    live = _live_out(body, blocks, follow)
-    plan.loops = any(b <= a for a, targets in enumerate(follow) for b in targets)
-    for number, block in enumerate(blocks):
-        products, sums, names = _products(body, block, live[number])
-        _choose(body, products, sums, plan)
-        if _returns_to(number, follow):
-            plan.carried += _carried(body, blocks, follow, number, products, names)
+def _plan(function: Function) -> _Plan:
+    stretches = Stretches(function)
+    plan = _Plan(function, dead=stretches.dead, loops=_loops(function))
+    code = stretches.instructions
+    for at, ins in enumerate(code):
+        if ins.guard is not None or at in stretches.dead or not _PRODUCT.fullmatch(ins.opcode):
+            continue
+        if any(stretches.constant(o) in _ONES for o in ins.operands[1:]):
+            plan.extra.update(products for products, _ in _SASS.values())  # ptxas may leave it out
+            continue
+        plan.products[at] = _reaches(stretches, at, at, negated=False)
+        elsewhere = _elsewhere(stretches, at) if plan.products[at] is None else []
+        if elsewhere:
+            plan.astray[at] = elsewhere
+            if len({o for o in ins.operands[1:] if stretches.constant(o) is None}) < 2:
+                plan.light.add(at)
+    plan.extra.update(name for ins in code for name in _expansion(ins))
+    taken: dict[int, dict[int, tuple[int, bool]]] = {}  # addition → operand → product, negated
+    for product, reaches in plan.products.items():
+        for reach in reaches or ():
+            taken.setdefault(reach.at, {})[reach.operand] = (product, reach.negated)
+    added: set[int] = set()
+    for at in sorted(taken):
+        choices = []
+        for operand, (product, negated) in sorted(taken[at].items()):
+            if product not in added and _fusable(plan, taken, product):
+                uses = len(plan.products[product] or ())
+                choices.append((uses, operand, _Fused(product, operand, negated)))
+        if not choices:
+            continue
+        fused = min(choices)[2]
+        _check_between(stretches, fused.product, at)
+        plan.fused[at] = fused
+        added.update(product for product, _ in taken[at].values() if product != fused.product)
+    for product, elsewhere in plan.astray.items():
+        meets = [at for at in elsewhere if at in plan.fused]
+        if meets and (plan.loops or product in plan.light):
+            raise _refused(code[meets[0]], "which of two products ptxas fuses into it is not known")
+    _scale(plan, stretches)
     return plan
 
 
-_BRANCHES = ("bra", "brx", "ret", "exit")
-# What a guard turns into a branch around, where others are merely predicated.
-_BRANCHING_WHEN_GUARDED = ("ld", "ldu", "st", "atom", "red", "shfl", "vote", "match", "redux", "elect", "bar",
-                           "barrier", "trap")  # fmt: skip
-
-
-def _ends_block(ins: Instruction) -> bool:
-    """Whether ptxas's basic block ends here.
-
-    At branches, calls and fences; at what expands to code with branches (divisions, reciprocals and roots
-    with a rounding mode, integer divisions but those of u32); and at guarded accesses.
-    """
-    if ins.base in (*_BRANCHES, "call", "membar", "fence"):
-        return True
-    if ins.base in ("div", "rcp", "sqrt") and any(p in _ROUNDED for p in ins.parts):
-        return True
-    if ins.base in ("div", "rem") and ins.parts[-1] in ("u16", "s16", "s32", "u64", "s64"):
-        return True
-    return ins.guard is not None and ins.base in _BRANCHING_WHEN_GUARDED
-
-
-def _blocks(
-    body: tuple[Statement, ...], tables: dict[str, tuple[str, ...]]
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Basic blocks as ptxas sees them (positions in the body), and the blocks that may follow each.
-
-    Labels that nobody branches to, and jumps to a block that nobody else reaches, do not part blocks.
-    """
-    pieces: list[list[int]] = [[]]
-    label_piece: dict[str, int] = {}
-    ends: dict[int, Instruction] = {}
-    for at, statement in enumerate(body):
-        if isinstance(statement, Label):
-            if pieces[-1]:
-                pieces.append([])
-            label_piece[statement.name] = len(pieces) - 1
+def _scale(plan: _Plan, stretches: Stretches) -> None:
+    code = stretches.instructions
+    gone = plan.vanished
+    for at, ins in enumerate(code):
+        if at in gone or at in stretches.dead or not _SCALING.fullmatch(ins.opcode):
             continue
-        pieces[-1].append(at)
-        if _ends_block(statement):
-            ends[len(pieces) - 1] = statement
-            pieces.append([])
-    follow: list[list[int]] = []
-    for number in range(len(pieces)):
-        end = ends.get(number)
-        following = [number + 1] if number + 1 < len(pieces) else []
-        if end is None or end.base not in _BRANCHES:
-            follow.append(following)
-        elif end.base == "bra":
-            target = end.operands[0]
-            jump = [label_piece[target.name]] if isinstance(target, Sym) else []
-            follow.append(jump + (following if end.guard else []))
-        elif end.base == "brx":
-            table = end.operands[1]
-            labels = tables[table.name] if isinstance(table, Sym) else ()
-            follow.append([*(label_piece[name] for name in labels), *(following if end.guard else [])])
-        else:
-            follow.append(following if end.guard else [])
-    return _joined(pieces, follow, ends)
-
-
-def _joined(
-    pieces: list[list[int]], follow: list[list[int]], ends: dict[int, Instruction]
-) -> tuple[list[list[int]], list[list[int]]]:
-    reached = [0] * len(pieces)
-    seen = {0}
-    stack = [0]
-    while stack:
-        here = stack.pop()
-        for target in follow[here]:
-            reached[target] += 1
-            if target not in seen:
-                seen.add(target)
-                stack.append(target)
-    owner = list(range(len(pieces)))
-    blocks: list[list[int]] = []
-    after: list[list[int]] = []
-    index: dict[int, int] = {}
-    for number in range(len(pieces)):
-        if number not in seen or owner[number] != number:
-            continue
-        members, last = list(pieces[number]), number
-        while len(follow[last]) == 1 and reached[follow[last][0]] == 1 and follow[last][0] != number:
-            end = ends.get(last)
-            if end is not None and (end.base != "bra" or end.guard is not None):
-                break
-            last = follow[last][0]
-            owner[last] = number
-            members += pieces[last]
-        index[number] = len(blocks)
-        blocks.append(members)
-        after.append(follow[last])
-    for number, head in enumerate(owner):
-        if number in seen and head in index:
-            index[number] = index[head]
-    return blocks, [[index[t] for t in targets if t in index] for targets in after]
-
-
-def _instructions(body: tuple[Statement, ...], block: list[int]) -> Iterator[tuple[int, Instruction]]:
-    for at in block:
-        statement = body[at]
-        if isinstance(statement, Instruction):
-            yield at, statement
-
-
-def _live_out(
-    body: tuple[Statement, ...], blocks: list[list[int]], follow: list[list[int]]
-) -> list[set[str]]:
-    live_in: list[set[str]] = [set() for _ in blocks]
-    live_out: list[set[str]] = [set() for _ in blocks]
-    changed = True
-    while changed:
-        changed = False
-        for number in reversed(range(len(blocks))):
-            out = set().union(*(live_in[t] for t in follow[number])) if follow[number] else set()
-            live = set(out)
-            for _, ins in reversed(list(_instructions(body, blocks[number]))):
-                if ins.guard is None:
-                    live -= set(written(ins))
-                live |= set(read(ins))
-            if live != live_in[number] or out != live_out[number]:
-                live_in[number], live_out[number] = live, out
-                changed = True
-    return live_out
-
-
-def _products(
-    body: tuple[Statement, ...], block: list[int], live_out: set[str]
-) -> tuple[list[_Product], list[int], dict[str, tuple[_Product, bool]]]:
-    """The block's bare products with their uses, its bare additions, and who holds products at its end.
-
-    A value is followed through `mov` and `neg`; what a dead instruction uses does not count.
-    """
-    dead = _dead(body, block, live_out)
-    held: dict[str, tuple[_Product, bool]] = {}  # register → product, negated
-    products: list[_Product] = []
-    sums: list[int] = []
-    for at, ins in _instructions(body, block):
-        if at in dead:
-            continue
-        kind = _kind(ins)
-        carried: tuple[_Product, bool] | None = None
-        if kind is not None and ins.base != "mul":
-            sums.append(at)
-            names = [o.name if isinstance(o, Reg) else "" for o in ins.operands[1:3]]
-            for operand, name in enumerate(names, 1):
-                if name not in held:
-                    continue
-                product, negated = held[name]
-                if product.kind == kind and names[0] != names[1]:
-                    product.uses.append((at, operand, negated))
-                else:
-                    product.other = True
-            if ins.guard and ins.guard.register in held:
-                held[ins.guard.register][0].other = True
-        elif ins.guard is None and _passes(ins):
-            source = ins.operands[1]
-            if isinstance(source, Reg) and source.name in held:
-                product, negated = held[source.name]
-                carried = product, negated ^ (ins.base == "neg")
-        else:
-            for name in read(ins):
-                if name in held:
-                    held[name][0].other = True
-        for name in written(ins):
-            if ins.guard is not None and name in held:
-                held[name][0].other = True
-            held.pop(name, None)
-        if kind is not None and ins.base == "mul" and ins.guard is None:
-            product = _Product(at, kind)
-            products.append(product)
-            carried = product, False
-        if carried is not None and isinstance(ins.operands[0], Reg):
-            held[ins.operands[0].name] = carried
-    for name in live_out:
-        if name in held:
-            held[name][0].other = True
-    return products, sums, held
-
-
-def _passes(ins: Instruction) -> bool:
-    """Instructions through which ptxas sees a product: moves and negations."""
-    if ins.base == "mov":
-        return isinstance(ins.operands[0], Reg)
-    return ins.base == "neg" and ins.parts[-1] in _TYPES
-
-
-def _dead(body: tuple[Statement, ...], block: list[int], live_out: set[str]) -> set[int]:
-    """Positions whose results nobody reads."""
-    live = set(live_out)
-    dead = set()
-    for at, ins in reversed(list(_instructions(body, block))):
-        names = written(ins)
-        pure = bool(names) and ins.base not in ("ld", "ldu", "atom", "call") and not is_barrier(ins)
-        pure = pure and "sync" not in ins.parts
-        if pure and not live & set(names):
-            dead.add(at)
-            continue
-        if ins.guard is None:
-            live -= set(names)
-        live |= set(read(ins))
-    return dead
-
-
-def _choose(body: tuple[Statement, ...], products: list[_Product], sums: list[int], plan: Plan) -> None:
-    """The rule: single-use products first, then the others, additions in the order of the text."""
-    taken: dict[int, Pair] = {}
-    by_use = {(at, operand): (p, negated) for p in products for at, operand, negated in p.uses}
-
-    def willing(product: _Product, *, single: bool) -> bool:
-        if not product.free or (single and len(product.uses) != 1):
-            return False
-        # An addition that has taken another product has this one as its addend: a use that stays.
-        return all(at not in taken or taken[at].product == product.at for at, _, _ in product.uses)
-
-    for single in (True, False):
-        for at in sums:
-            if at in taken:
+        for factor, other in ((ins.operands[2], ins.operands[1]), (ins.operands[1], ins.operands[2])):
+            constant = stretches.constant(factor)
+            scale = _SCALES.get(constant.bits) if constant is not None else None
+            product = stretches.only(other) if isinstance(other, Reg) else None
+            if scale is None or product is None or product in plan.scaled:
                 continue
-            choices = []
-            for operand in (1, 2):
-                found = by_use.get((at, operand))
-                if found and willing(found[0], single=single):
-                    choices.append((len(found[0].uses), operand, found))
-            if choices:
-                _, operand, (product, negated) = min(choices, key=lambda c: c[:2])
-                taken[at] = Pair(product.at, at, operand, negated)
-    plan.pairs += taken.values()
-
-
-def _returns_to(number: int, follow: list[list[int]]) -> bool:
-    """Whether a block lies on a loop."""
-    seen: set[int] = set()
-    stack = list(follow[number])
-    while stack:
-        here = stack.pop()
-        if here == number:
-            return True
-        if here not in seen:
-            seen.add(here)
-            stack += follow[here]
-    return False
-
-
-def _carried(
-    body: tuple[Statement, ...],
-    blocks: list[list[int]],
-    follow: list[list[int]],
-    number: int,
-    products: list[_Product],
-    held: dict[str, tuple[_Product, bool]],
-) -> list[int]:
-    """Bare additions that a product of this block reaches around a loop, where unrolling may fuse them."""
-    found: list[int] = []
-    # A product with another use inside its block is never fused, however often the block is copied.
-    stuck = {id(p) for p in products if _used_otherwise(body, blocks[number], p)}
-    for name, (product, _) in held.items():
-        if id(product) in stuck:
-            continue
-        seen: set[int] = set()
-        stack = list(follow[number])
-        while stack:
-            here = stack.pop()
-            if here in seen:
+            if not (_PRODUCT.fullmatch(code[product].opcode) and code[product].opcode.endswith(".f32")):
                 continue
-            seen.add(here)
-            gone = False
-            for at, ins in _instructions(body, blocks[here]):
-                if name in read(ins):
-                    kind = _kind(ins)
-                    if ins.base in ("add", "sub") and kind == product.kind and at not in found:
-                        found.append(at)
-                if ins.guard is None and name in written(ins):
-                    gone = True
-                    break
-            if not gone:
-                stack += follow[here]
+            if stretches.number[product] != stretches.number[at] and _loops(plan.function):
+                raise _refused(ins, "whether ptxas scales a product of another basic block is not known")
+            plan.scaled[at] = (product, scale)
+            break
+
+
+def _elsewhere(stretches: Stretches, product: int) -> list[int]:
+    """The additions in other stretches that may use a product: moved or unrolled code can join them."""
+    code = stretches.instructions
+    kind = _PRODUCT.fullmatch(code[product].opcode)
+    names, at = [o.name for o in code[product].operands[:1] if isinstance(o, Reg)], 0
+    found: set[int] = set()
+    if kind is None or all(map(stretches.local, names)):
+        return []
+    while at < len(names):
+        for number, ins in enumerate(code):
+            if Reg(names[at]) not in ins.operands[1:]:
+                continue
+            total = _SUM.fullmatch(ins.opcode)
+            if total and (total["type"], total["ftz"]) == (kind["type"], kind["ftz"]):
+                found.add(number)
+            to = ins.operands[0]
+            if ins.base in ("mov", "neg", "selp") and isinstance(to, Reg) and to.name not in names:
+                names.append(to.name)
+        at += 1
+    return sorted(found)
+
+
+def _reaches(stretches: Stretches, product: int, at: int, *, negated: bool) -> list[_Reach] | None:
+    """Where a product is added, through copies and negations; None where it is used in another way too."""
+    code = stretches.instructions
+    kind = _PRODUCT.fullmatch(code[product].opcode)
+    uses = stretches.uses(at)
+    if kind is None or uses is None:
+        return None
+    found: list[_Reach] = []
+    for use in uses:
+        ins = code[use.at]
+        total = _SUM.fullmatch(ins.opcode)
+        if total is not None and (total["type"], total["ftz"]) == (kind["type"], kind["ftz"]):
+            minus = total["op"] == "sub" and use.operand == 2
+            found.append(_Reach(use.at, use.operand, negated != minus))
+            continue
+        negates = ins.opcode in (f"neg.{kind['type']}", f"neg.ftz.{kind['type']}")
+        if ins.guard is not None or not (negates or _COPY.fullmatch(ins.opcode)):
+            return None
+        if ".ftz" in ins.opcode:
+            _check_flushed_negation(stretches, use.at, alone=len(uses) == 1)
+        further = _reaches(stretches, product, use.at, negated=negated != negates)
+        if further is None:
+            return None
+        found += further
     return found
 
 
-def _used_otherwise(body: tuple[Statement, ...], block: list[int], product: _Product) -> bool:
-    """Whether something in the block other than an addition uses the product."""
-    names: set[str] = set()
-    for at, ins in _instructions(body, block):
-        if at == product.at and isinstance(ins.operands[0], Reg):
-            names = {ins.operands[0].name}
-            continue
-        used = names & set(read(ins))
-        if used and not (_passes(ins) or (ins.base in ("add", "sub") and _kind(ins) == product.kind)):
+def _check_flushed_negation(stretches: Stretches, at: int, *, alone: bool) -> None:
+    """Refuses a `neg.ftz` of which ptxas may make an operation of its own, where that decides on others.
+
+    It is part of what it goes into in additions, but not as the right side of a subtraction, and in products.
+    """
+    code = stretches.instructions
+    uses = stretches.uses(at)
+    if uses is not None and all(
+        code[u.at].base in ("add", "fma", "mul") or (code[u.at].base == "sub" and u.operand == 1)
+        for u in uses
+    ):
+        return
+    if not alone or uses is None or len(uses) > 1:
+        raise _refused(code[at], "a product that neg.ftz negates may be fused in several ways")
+
+
+def _fusable(plan: _Plan, taken: dict[int, dict[int, tuple[int, bool]]], product: int) -> bool:
+    reaches = plan.products[product]
+    if not reaches:
+        return False
+    if len({r.at for r in reaches}) < len(reaches):
+        return False  # added to itself
+    for reach in reaches:
+        for other, _ in taken[reach.at].values():
+            if other == product:
+                continue
+            if _same_product(plan, product, other):
+                raise _refused(plan.function.instructions[reach.at], "two equal products meet")
+            if reach.at not in plan.fused and len(reaches) > 1 and len(plan.products[other] or ()) == 1:
+                return False
+    return True
+
+
+def _same_product(plan: _Plan, one: int, other: int) -> bool:
+    code = plan.function.instructions
+    return sorted(map(str, code[one].operands[1:])) == sorted(map(str, code[other].operands[1:]))
+
+
+def _check_between(stretches: Stretches, product: int, at: int) -> None:
+    between = [n for n in stretches.untried if product < n < at]
+    if between:
+        ins = stretches.instructions[between[0]]
+        raise _refused(ins, "whether ptxas fuses a product across it is not known")
+
+
+def _refused(ins: Instruction, why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{ins.opcode} at {ins.where}: {why}",
+        remedy="build with -fmad=false or write fmaf, or execute this kernel on a GPU",
+    )
+
+
+# --- The SASS has the last word ----------------------------------------------------------------
+
+
+def _as_the_rule_says(entry: str, plans: list[_Plan], counts: tuple[FunctionCounts, ...] | None) -> bool:
+    """Whether the SASS of an entry has what the plans leave; False where it shows that nothing was fused.
+
+    Without branches backward, calls and expanded operations the counts must be equal. With them the SASS may
+    have more of what there is, and still none of what there is not. Where a product could be fused with an
+    addition elsewhere once a loop is unrolled, it must not have more.
+    """
+    kinds = [kind for kind in _SASS if any(_bare(plan, kind) for plan in plans)]
+    halves = any(plan.fused for plan in plans)
+    if not kinds and not halves:
+        return True
+    sass = Counter(dict(next((c.sass for c in counts or () if c.function == entry), ())))
+    if not sass:
+        if not any(plan.fused or plan.scaled or plan.astray for plan in plans):
             return True
-        if used and _passes(ins) and isinstance(ins.operands[0], Reg):
-            names.add(ins.operands[0].name)
-            continue
-        names -= set(written(ins))
-    return False
-
-
-# --- What this build fused ---------------------------------------------------------------------
-
-
-def _decide(
-    entry: str,
-    bodies: list[Function],
-    plans: dict[str, Plan],
-    counts: tuple[FunctionCounts, ...] | None,
-) -> bool:
-    """Whether the rule's pairs are fused in the machine code of an entry; False where nothing is."""
-    sass = next((dict(c.sass) for c in counts or () if c.function == entry), None)
-    if counts is None or sass is None:
         raise UnsupportedError(
-            f"{entry} has bare multiplications that feed additions, and its machine code is not known, so "
-            "that nobody can say which of them ptxas fused",
+            f"{entry} has bare multiplications that feed additions, and its machine code is not known: which "
+            "of them ptxas fused cannot be told",
             remedy="install the disassembler: pip install 'reprodb[sass]'",
         )
-    present = {t for t in _SASS if any(_has(f, plans[f.name], t) for f in bodies)}
-    fits = {
-        fused: all(_fits(t, sass, bodies, plans, fused=fused) for t in present) for fused in (True, False)
-    }
-    carried = any(plans[f.name].carried for f in bodies)
-    if fits[False] and (carried or not fits[True]):
-        return False
-    if fits[True] and not carried:
+    found: Counter[str] = Counter()
+    for name, count in sass.items():
+        found[name.split(".", 1)[0]] += count
+    if not any(_contradicts(kind, plans, found) for kind in kinds):
         return True
-    ptx = ", ".join(f"{n} {name}" for name, n in _mix(bodies).items() if n)
-    code = ", ".join(f"{n} {o}" for o, n in sorted(sass.items()) if o.split(".")[0] in _names())
-    where = (
-        "; a product reaches an addition around a loop, where unrolling fuses some of them" if carried else ""
+    bare = [replace(plan, fused={}, scaled={}) for plan in plans]
+    loose = len(plans) > 1 or any(plan.loops or plan.extra for plan in plans)
+    if not loose and not any(_contradicts(kind, bare, found) for kind in kinds):
+        return False
+    ptx = ", ".join(f"{n} {name}" for name, n in sorted(_mix(plans).items()))
+    code = ", ".join(
+        f"{n} {name}" for name, n in sorted(sass.items()) if name.split(".", 1)[0] in _ARITHMETIC
     )
+    carried = any(plan.loops and plan.astray for plan in plans)
     raise UnsupportedError(
         f"{entry}: the PTX has {ptx}, the SASS {code or 'none of them'}: which multiplications were fused "
-        f"into additions cannot be told{where}",
+        "into additions cannot be told"
+        + ("; a product reaches an addition around a loop, where unrolling may fuse them" if carried else ""),
         remedy="execute this kernel on a GPU, or build it with -fmad=false",
     )
 
 
-def _names() -> set[str]:
-    return {name for names in _SASS.values() for name in names}
-
-
-def _mix(bodies: list[Function]) -> dict[str, int]:
+def _mix(plans: list[_Plan]) -> Counter[str]:
     """How many of each floating-point operation the PTX has."""
-    found: dict[str, int] = {}
-    for function in bodies:
-        for ins in function.instructions:
-            if ins.base in ("mul", "add", "sub", "fma") and ins.parts[-1] in _TYPES:
-                found[ins.opcode] = found.get(ins.opcode, 0) + 1
-    return dict(sorted(found.items()))
-
-
-def _has(function: Function, plan: Plan, ptx_type: str) -> bool:
-    body = function.body or ()
-    places = [*(p.sum for p in plan.pairs), *plan.carried]
-    return any(isinstance(s := body[at], Instruction) and s.parts[-1] == ptx_type for at in places)
-
-
-def _fits(
-    ptx_type: str, sass: dict[str, int], bodies: list[Function], plans: dict[str, Plan], *, fused: bool
-) -> bool:
-    """Whether the counts of one type can come from this reading of the PTX.
-
-    Without loops, and without instructions that expand to fused ones, the fused operations are as many as
-    the reading has; with them only whether there are any is comparable.
-    """
-    found = sum(n for name, n in sass.items() if name.split(".")[0] == _SASS[ptx_type][0])
-    pairs = own = 0
-    loops = expanding = False
-    for function in bodies:
-        plan = plans[function.name]
-        body = function.body or ()
-        loops |= plan.loops
-        for pair in plan.pairs:
-            statement = body[pair.product]
-            if isinstance(statement, Instruction) and statement.parts[-1] == ptx_type:
-                pairs += not any(_is_unit(o) for o in statement.operands[1:])
-        for ins in function.instructions:
-            own += ins.base in ("fma", "mad") and ins.parts[-1] == ptx_type
-            expanding |= ins.base in _EXPANDING
-    expected = own + (pairs if fused else 0)
-    if expanding:
-        return found >= expected or (loops and (found > 0) == (expected > 0))
-    if loops or len(bodies) > 1:
-        return (found > 0) == (expected > 0)
-    return found == expected
-
-
-def _is_unit(operand: object) -> bool:
-    """Whether a factor is 1 or -1: the product with it is exact, and the assembler adds plainly."""
-    return isinstance(operand, Float) and operand.bits & ~(1 << (operand.width - 1)) in (
-        0x3F800000,
-        0x3FF0000000000000,
+    code = (ins for plan in plans for ins in plan.function.instructions)
+    return Counter(
+        ins.opcode
+        for ins in code
+        if ins.base in ("mul", "add", "sub", "fma") and ins.parts[-1].startswith(("f", "bf"))
     )
 
 
-# --- Fusing ------------------------------------------------------------------------------------
+def _contradicts(kind: str, plans: list[_Plan], found: Counter[str]) -> bool:
+    """Whether the SASS's counts cannot come from the plans."""
+    repeated = len(plans) > 1 or any(plan.loops for plan in plans)
+    extra = {name for plan in plans for name in plan.extra}
+    unrolled = any(plan.loops and plan.astray for plan in plans)
+    product, fused = _SASS[kind]
+    expected = dict(zip((product, fused), _tally(plans, kind), strict=True))
+    if any(plan.fused for plan in plans) and not any(plan.astray for plan in plans):
+        # A negated product may be one fused with -0: the same bits.
+        missing = max(0, expected[product] - found[product])
+        as_fused = min(missing, sum(_negations(plan, kind) for plan in plans))
+        expected[product] -= as_fused
+        expected[fused] += as_fused
+    for name, count in expected.items():
+        surplus = name in extra or (repeated and count > 0)
+        if unrolled and name == fused:
+            surplus = False
+        if found[name] < count or (found[name] > count and not surplus):
+            return True
+    # Counts that say little, and a product that may have moved to its addition.
+    return fused in extra and any(plan.light for plan in plans)
 
 
-def _fuse(function: Function, plan: Plan) -> Function:
-    """The function with the plan's pairs as `fma.rn`; products keep copies of their operands for it."""
-    by_sum = {pair.sum: pair for pair in plan.pairs}
-    kept = {pair.product for pair in plan.pairs}
+def _bare(plan: _Plan, kind: str) -> bool:
+    """Whether a function has products and sums of a type that may be fused."""
+    code = plan.function.instructions
+    sums = (_SUM.fullmatch(ins.opcode) for ins in code)
+    return any(code[at].opcode.endswith("." + kind) for at in plan.products) and any(
+        total is not None and total["type"] == kind for total in sums
+    )
+
+
+def _tally(plans: Iterable[_Plan], kind: str) -> tuple[int, int]:
+    """Multiplications and fused ones of a type that the plans leave."""
+    products = fused = 0
+    for plan in plans:
+        gone = plan.vanished
+        for at, ins in enumerate(plan.function.instructions):
+            if ins.parts[-1] != kind or at in plan.dead:
+                continue
+            products += ins.base == "mul" and at not in gone
+            fused += ins.base in ("fma", "mad") or at in plan.fused
+    return products, fused
+
+
+def _names(ins: Instruction) -> set[str]:
+    return {o.name for o in ins.operands if isinstance(o, Sym)}
+
+
+def _negations(plan: _Plan, kind: str) -> int:
+    """How many negations of products a function has."""
+    code = plan.function.instructions
+    products = {code[at].operands[0] for at in plan.products}
+    negations = (ins for ins in code if ins.base == "neg" and ins.parts[-1] == kind)
+    return sum(ins.operands[1] in products for ins in negations)
+
+
+def _loops(function: Function) -> bool:
+    """Whether some branch leads backward, or a table of branches may."""
+    seen: set[str] = set()
+    for statement in function.body or ():
+        if isinstance(statement, Label):
+            seen.add(statement.name)
+        elif statement.base == "brx" or (statement.base == "bra" and seen.intersection(_names(statement))):
+            return True
+    return False
+
+
+def _expansion(ins: Instruction) -> tuple[str, ...]:
+    """The SASS multiplications that ptxas may make of an instruction that is none."""
+    if ins.base == "cvt":
+        return ("FMUL",) if "ftz" in ins.parts and "f64" in ins.parts else ()  # times 1, to flush
+    if ins.base not in _EXPANDED or (ins.parts[-1][0] in "us" and ins.base != "tex"):
+        return ()
+    return (*_SASS["f32"], *_SASS["f64"]) if ins.parts[-1] == "f64" else _SASS["f32"]
+
+
+# --- Rewriting ---------------------------------------------------------------------------------
+
+
+def _rewritten(plan: _Plan) -> Function:
+    """The function with its fused additions as `fma`, operands negated and kept where that is needed."""
+    function = plan.function
+    stretches = Stretches(function)
+    code = stretches.instructions
     registers = dict(function.registers)
-    body: list[Statement] = []
-    for at, statement in enumerate(function.body or ()):
-        if at in kept and isinstance(statement, Instruction):
-            body += _copies(statement, at, registers)
-            body.append(statement)  # dead where every use is fused
-        elif at in by_sum and isinstance(statement, Instruction):
-            body += _fused(statement, by_sum[at], registers)
-        else:
-            body.append(statement)
-    return replace(function, body=tuple(body), registers=registers)
+    before: dict[int, list[Instruction]] = {}
+    instead: dict[int, Instruction] = {}
 
-
-_WIDTH = {"f64": "b64", "f16": "b16", "bf16": "b16"}
-
-
-def _copies(product: Instruction, at: int, registers: dict[str, str]) -> Iterator[Instruction]:
-    """Copies of a product's operands, which may change before the addition."""
-    kind = _WIDTH.get(product.parts[-1], "b32")
-    for place in (1, 2):
-        name = f"%product{at}_{place}"
+    def extra(at: int, opcode: str, source: Operand, kind: str, *more: Operand) -> Reg:
+        """A new register, computed in front of instruction `at`."""
+        name = f"%fused{len(registers)}"
         registers[name] = kind
-        operand = product.operands[place]
-        yield replace(
-            product, opcode=f"mov.{_move(product, operand)}", operands=(Reg(name), operand), guard=None
+        ins = code[at]
+        before.setdefault(at, []).append(
+            Instruction(opcode, (Reg(name), source, *more), ins.line, source=ins.source)
         )
+        return Reg(name)
+
+    for at, fused in plan.fused.items():
+        ins = code[at]
+        total = _SUM.fullmatch(ins.opcode)
+        assert total is not None  # noqa: S101 -- plans hold additions alone
+        kind = total["type"]
+        bits = {"f32": "b32", "f64": "b64", "f16": "b16", "bf16": "b16"}.get(kind, "b32")
+        held = {"f32": "f32", "f64": "f64"}.get(kind, bits)
+        a, b = (
+            extra(fused.product, f"mov.{bits}", o, held)
+            if isinstance(o, Reg) and stretches.changed(o.name, fused.product, at)
+            else o
+            for o in code[fused.product].operands[1:]
+        )
+        c = ins.operands[3 - fused.operand]
+        if fused.negated:
+            a = extra(at, f"neg.{kind}", a, held)
+        if total["op"] == "sub" and fused.operand == 1:
+            c = extra(at, f"neg.{kind}", c, held)
+        opcode = f"fma.rn{total['ftz'] or ''}{total['sat'] or ''}.{kind}"
+        instead[at] = replace(ins, opcode=opcode, operands=(ins.operands[0], a, b, c))
+    for at, (product, scale) in plan.scaled.items():
+        ins = code[at]
+        form = _SCALING.fullmatch(ins.opcode)
+        assert form is not None  # noqa: S101 -- plans hold such multiplications alone
+        ftz, sat = form["ftz"] or "", form["sat"] or ""
+        a, b = (extra(product, f"cvt{ftz}.f64.f32", o, "f64") for o in code[product].operands[1:])
+        exact = extra(product, "mul.rn.f64", a, "f64", b)
+        factor = Float(int.from_bytes(struct.pack("<d", scale), "little"), 64)
+        exact = extra(at, "mul.rn.f64", exact, "f64", factor)
+        rounded = extra(at, f"cvt.rn{ftz}{sat}.f32.f64", exact, "f32")
+        # Times one: a NaN becomes the one of f32.
+        instead[at] = replace(
+            ins, opcode="mul.rn.f32", operands=(ins.operands[0], rounded, Float(0x3F800000, 32))
+        )
+    return replace(function, registers=registers, body=tuple(_body(function, before, instead)))
 
 
-def _move(product: Instruction, operand: object) -> str:
-    """The type of a move: constants keep their floating type."""
-    kind = product.parts[-1]
-    return _WIDTH.get(kind, "b32") if isinstance(operand, Reg | Not) or kind not in ("f32", "f64") else kind
-
-
-def _fused(ins: Instruction, pair: Pair, registers: dict[str, str]) -> Iterator[Instruction]:
-    """`a·b ± c` in one instruction; signs by `neg`, which is exact."""
-    kind = ins.parts[-1]
-    flags = [p for p in ("ftz", "sat") if p in ins.parts]
-    first, second = Reg(f"%product{pair.product}_1"), Reg(f"%product{pair.product}_2")
-    addend = ins.operands[3 - pair.operand]
-    subtracts = ins.base == "sub"
-    negate_product = pair.negated ^ (subtracts and pair.operand == 2)
-    negate_addend = subtracts and pair.operand == 1
-
-    def negated(name: str, operand: object) -> Iterator[Instruction]:
-        registers[name] = _WIDTH.get(kind, "b32")
-        yield replace(ins, opcode=f"neg.{kind}", operands=(Reg(name), operand), guard=None)  # type: ignore[arg-type]
-
-    if negate_product:
-        yield from negated(f"%minus{pair.sum}", first)
-        first = Reg(f"%minus{pair.sum}")
-    if negate_addend:
-        yield from negated(f"%addend{pair.sum}", addend)
-        addend = Reg(f"%addend{pair.sum}")
-    opcode = ".".join(("fma.rn", *flags, kind))
-    yield replace(ins, opcode=opcode, operands=(ins.operands[0], first, second, addend))
+def _body(
+    function: Function, before: dict[int, list[Instruction]], instead: dict[int, Instruction]
+) -> Iterator[Statement]:
+    at = 0
+    for statement in function.body or ():
+        if isinstance(statement, Label):
+            yield statement
+            continue
+        yield from before.get(at, ())
+        yield instead.get(at, statement)
+        at += 1
