@@ -1,12 +1,12 @@
-"""The table of commands, and the one place where errors become messages and exit codes."""
+"""The table of commands; reprodb.cli.ending makes messages and exit codes of what goes wrong in one."""
 
-import os
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from reprodb.errors import Exit, ReprodbError
+from reprodb.cli import ending
+from reprodb.version import __version__
 
 
 def _register(app: typer.Typer) -> None:
@@ -54,27 +54,37 @@ def _register(app: typer.Typer) -> None:
     doctor.register(app)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"reprodb {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Did this rebuild change the bits, and what moved?"""
+
+
 def command_tree() -> Any:
     """The whole command line as one object: what runs, completes and documents itself."""
     app = typer.Typer(
         name="reprodb",
-        help="Did this rebuild change the bits, and what moved?",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(_options)
     _register(app)
     return typer.main.get_command(app)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run one command and exit with its documented code (errors.Exit; 130 for Ctrl-C)."""
-    try:
-        command_tree()(args=argv, prog_name="reprodb")
-    except ReprodbError as error:
-        print(f"reprodb: {error}", file=sys.stderr)  # noqa: T201 -- the last word of a failed command
-        sys.exit(int(error.code))
-    except BrokenPipeError:
-        # The reader of a pipe went away (`| head`); nothing more can be said, and nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(int(Exit.CLEAN))
+    with ending.interrupts_heard(), ending.readers_may_leave():
+        code = ending.code_of(lambda: command_tree()(args=argv, prog_name="reprodb"))
+    sys.exit(code)
