@@ -6,13 +6,14 @@ import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from reprodb.domain import Kernel, Suite
 from reprodb.errors import UsageError
 from reprodb.suite.manifest import read_kernel
 from reprodb.suite.sources import resolve_inside, source_files
-from reprodb.suite.tables import NAME_FORM, Problem, Table, collecting, is_name, suggest
+from reprodb.suite.tables import NAME_FORM, Problem, Table, collecting, is_name, shown, suggest
 
 MANIFEST = "kernel.toml"
 SUITE_FILE = "suite.toml"
@@ -32,9 +33,9 @@ def load_suite(root: Path) -> Suite:
 
     Raises UsageError naming every problem of every manifest, each with file, key, value and what is allowed.
     """
-    if not root.is_dir():
+    if not _is_folder(root):
         raise UsageError(
-            f"suite {str(root)!r} is no folder",
+            f"suite {shown(str(root))} is no folder",
             allowed=f"a folder with */{MANIFEST} in it",
             remedy="leave --suite out to take the bundled suite",
         )
@@ -42,14 +43,16 @@ def load_suite(root: Path) -> Suite:
     name = ""
     with collecting(problems):
         name = _suite_name(root)
-    manifests = sorted(path for path in root.glob(f"*/{MANIFEST}") if path.is_file())
+    manifests: list[Path] = []
+    with collecting(problems):
+        manifests = _manifests(root, problems)
     kernels: list[Kernel] = []
     for path in manifests:
-        shown = path.relative_to(root).as_posix()
+        place = path.relative_to(root).as_posix()
         with collecting(problems):
             if not is_name(path.parent.name):
                 raise Problem(str(root), f"folder {path.parent.name!r} is no kernel folder", NAME_FORM)
-            kernel, found = read_kernel(root, shown, _parse(root, path, shown))
+            kernel, found = read_kernel(root, place, _parse(root, path, place))
             problems += found
             if kernel is not None:
                 kernels.append(kernel)
@@ -61,8 +64,37 @@ def load_suite(root: Path) -> Suite:
     if not manifests:
         problems.append(Problem(str(root), f"no */{MANIFEST} in this folder", "one folder a kernel"))
     if problems:
-        raise _refusal(root, problems)
+        # A missing key is noticed as such and again where its value is read: said once, with what it may be.
+        raise _refusal(root, list({(p.where, p.what): p for p in problems}.values()))
     return suite
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, a folder above that may not be looked into
+        return False
+
+
+def _manifests(root: Path, problems: list[Problem]) -> list[Path]:
+    """Every `*/kernel.toml`, sorted. A kernel's folder that may not be looked into is a problem: passed over,
+    its rows would go missing without a word."""
+    found = []
+    try:
+        folders = sorted(root.iterdir())
+    except OSError as error:
+        raise Problem(str(root), f"cannot be read: {error.strerror}") from None
+    for folder in folders:
+        path = folder / MANIFEST
+        try:
+            if S_ISREG(path.stat().st_mode):
+                found.append(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            if is_name(folder.name):
+                problems.append(Problem(f"{folder.name}/{MANIFEST}", f"cannot be read: {error.strerror}"))
+    return found
 
 
 def _refusal(root: Path, problems: list[Problem]) -> UsageError:
@@ -115,25 +147,25 @@ def _suite_name(root: Path) -> str:
     return name
 
 
-def _parse(root: Path, path: Path, shown: str) -> dict[str, Any]:
+def _parse(root: Path, path: Path, place: str) -> dict[str, Any]:
     if resolve_inside(root, path.parent, path.name) is None:
-        raise Problem(shown, "is a link to a file outside the suite", "files of the suite")
+        raise Problem(place, "is a link to a file outside the suite", "files of the suite")
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise Problem(shown, "the file is too large", f"at most {MOST_BYTES} bytes")
+            raise Problem(place, "the file is too large", f"at most {MOST_BYTES} bytes")
         return tomllib.loads(data.decode("utf-8"))
     except OSError as error:
-        raise Problem(shown, f"cannot be read: {error.strerror}") from None
+        raise Problem(place, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise Problem(shown, f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise Problem(place, f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
-        raise Problem(shown, f"is not TOML: {error}") from None
+        raise Problem(place, f"is not TOML: {error}") from None
     except ValueError:
-        raise Problem(shown, "holds a number of thousands of digits") from None
+        raise Problem(place, "holds a number of thousands of digits") from None
     except RecursionError:
-        raise Problem(shown, "is nested too deeply", "tables and lists a few levels deep") from None
+        raise Problem(place, "is nested too deeply", "tables and lists a few levels deep") from None
 
 
 def select_kernels(suite: Suite, globs: Iterable[str]) -> tuple[Kernel, ...]:
