@@ -10,6 +10,7 @@ from reprodb.artifacts import ArtifactStore
 from reprodb.build import build_each, request
 from reprodb.digest import hex64, sha256
 from reprodb.domain import Artifact, Lane, Result, Suite
+from reprodb.errors import UnsupportedError
 from reprodb.executors.model import ModelExecutor
 from reprodb.profiles import bundled_profiles, load_profiles
 from reprodb.store import open_store
@@ -111,3 +112,59 @@ def _artifacts(suite: Suite, folder: Path) -> Iterator[tuple[Artifact, str, str]
             wanted.append(request(suite, kernel, profiles[name], toolchain, "sm_90"))
     for asked, artifact in build_each(wanted, ArtifactStore(folder / "store")):
         yield artifact, asked.kernel, asked.profile.name
+
+
+# What the model must refuse in the conformance suite, by the word that its reason holds.
+REFUSED = {
+    "f32_plain_division": "approx",
+    "polynomial": "approx",
+    "recursion": "recursive",
+    "remainders": "approx",
+    "scaling": "approx",
+}
+
+
+@pytest.fixture(scope="module")
+def conformance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A database with 1,080 rows that the H200 measured: three compilers by three sets of flags."""
+    with open_store(str(tmp_path_factory.mktemp("conformance") / "evidence.db"), write=True) as opened:
+        import_bundle(opened, [EVIDENCE / "h200-conformance.reprodb"])
+        yield opened
+
+
+def predict(store: Store, found: tuple[Result, ...]) -> tuple[int, int]:
+    """Execute the bundle's own PTX and compare every output; (rows equal, rows refused)."""
+    executor = ModelExecutor()
+    equal = refused = 0
+    for row in found:
+        assert row.build is not None
+        ptx, sass = store.code_texts(row.build.key)
+        where = (row.kernel.name, row.case.name, row.profile)
+        try:
+            samples = executor.execute(Artifact(row.build, ptx=ptx, sass=sass), row.kernel, row.case, 1)
+        except UnsupportedError as error:
+            assert REFUSED[row.kernel.name] in str(error), where
+            refused += 1
+            continue
+        predicted = {o.buffer.name: sha256(o.patterns[0]) for o in samples.outputs}
+        assert predicted == {o.name: o.sha256 for o in row.outputs}, where
+        equal += 1
+    return equal, refused
+
+
+def test_unseen_kernels_are_predicted_bit_for_bit(conformance: Store) -> None:
+    """Every 24th row: each kernel's turn comes under some compiler and flags."""
+    found = rows(conformance, "h200-conformance")
+    equal, refused = predict(conformance, found[::24])
+    assert (equal + refused, refused) == (45, 1)
+
+
+@pytest.mark.soak
+def test_all_unseen_kernels_are_predicted_bit_for_bit(conformance: Store) -> None:
+    found = rows(conformance, "h200-conformance")
+    assert {r.profile for r in found} == {
+        f"{compiler}{flags}"
+        for compiler in ("nvrtc12", "nvrtc13", "nvcc13")
+        for flags in ("", "-no-fmad", "-fast-math")
+    }
+    assert predict(conformance, found) == (1044, 36)
