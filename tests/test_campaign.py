@@ -222,11 +222,11 @@ def test_bits_do_not_depend_on_workers_jobs_or_what_was_built_before(
 def test_results_and_artifacts_come_as_they_are_made(
     tmp_path: Path, store: ArtifactStore, compilers: tuple[Toolchain, ...]
 ) -> None:
-    suite = a_suite(tmp_path, a_slow="sleep 15", quick="sum")  # the plan begins with the slow one
+    suite = a_suite(tmp_path, a_slow="sleep 90", quick="sum")  # the plan begins with the slow one
     heard: list[str] = []
     progress = Progress(building=lambda build, artifact: heard.append(build.kernel.name))
     made = planned(suite, found=compilers)
-    with scripted(workers=2) as pool:
+    with scripted(workers=2, timeout=120.0) as pool:
         work = carry_out(made, pool, Lane.MODELLED, store, seed="1", progress=progress)
         result, artifact = next(work)
         assert (result.kernel.name, result.status) == ("quick", Status.OK)

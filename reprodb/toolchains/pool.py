@@ -126,8 +126,10 @@ class _Pool:
 
     def _hand_out(self) -> None:
         """Give every free slot a job. A worker stays with its toolchain while jobs of that wait."""
-        for worker in [w for w in self._workers if w.job is None and self._waiting.get(w.path)]:
-            self._give(worker)
+        for worker in self._workers:
+            # Asked anew for each: two idle workers of one toolchain may find a single job.
+            if worker.job is None and self._waiting.get(worker.path):
+                self._give(worker)
         while path := self._next_toolchain():
             idle = [worker for worker in self._workers if worker.job is None]
             if len(self._workers) >= self._limit:
