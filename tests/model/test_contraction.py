@@ -202,7 +202,7 @@ def first_word(
     """What a body stores first, of four words as %f0 to %f3."""
     fused, _ = reconcile(module(body), sass)
     stage = Stage("k", (1, 1, 1), (1, 1, 1), (Arg(ArgKind.INPUT, "a"), Arg(ArgKind.BUFFER, "o")))
-    compiled = executor._stage(body, fused, stage, "fused")
+    compiled = executor._stage(body, fused, stage, str(sass))
     program = Program("k", fused, ((stage, compiled),))
     x = np.array([*words, *[0] * 12], np.uint32).view(np.float32)
     out = run(program, [Buffer("o", "float32", (4,), Role.RESULT)], {"a": x}, 4, 1, 0).raws["o"][0]
@@ -303,3 +303,21 @@ MEASURED_SCALED = [
 def test_scaled_bits(executor: ModelExecutor, a: int, b: int, factor: str, ftz: str, bits: int) -> None:
     body = f"mul{ftz}.f32 %f4, %f0, %f1; mul{ftz}.f32 %f2, %f4, 0f{factor}; {STORE}"
     assert first_word(executor, body, (a, b, 0, 0), counts(FMUL=1)) == bits
+
+
+# a, b, c, d and a·b - c·d of the conformance kernel `contraction`, measured on an H200, driver 580.159.04,
+# under NVRTC 12.6, NVRTC 13.5, nvcc 12.4 and nvcc 13.0 alike; and with three roundings.
+DIFFERENCES = [
+    (0x3FC2CFE4, 0xBFB8AB81, 0xBED13A72, 0x3F81C1DD, 0xBFE4096B, 0xBFE4096C),
+    (0xBED4DC92, 0x3EEF1368, 0xBE2D3D61, 0xBE2FEEEE, 0xBE648DB9, 0xBE648DB8),
+    (0xBD80D816, 0xBEB3730D, 0xBDBA34AC, 0x3F7034DC, 0x3DDBE053, 0x3DDBE054),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "c", "d", "fused", "apart"), DIFFERENCES)
+def test_a_difference_of_products(
+    executor: ModelExecutor, a: int, b: int, c: int, d: int, fused: int, apart: int
+) -> None:
+    body = f"{TWO} sub.f32 %f2, %f4, %f5; {STORE}"
+    assert first_word(executor, body, (a, b, c, d), counts(FFMA=1, FMUL=1)) == fused
+    assert first_word(executor, body, (a, b, c, d), counts(FADD=1, FMUL=2)) == apart

@@ -320,6 +320,10 @@ class Emit:
         self.frame.sites.append(Site(self.ins.line, self.ins.where, self.ins.opcode, space, nbytes, writes))
         return const("i32", len(self.frame.sites) - 1)
 
+    def number(self) -> Value:
+        """A number for this instruction + 1, by which a note names it."""
+        return const("i32", int(self.site().text) + 1)
+
     def leave_on_error(self) -> None:
         """After a call that may have recorded an error: goes on, or leaves."""
         code = self.code

@@ -220,14 +220,25 @@ class _StageRun:
             )
 
     def notes(self) -> list[str]:
-        site = self.launch.get(layout.L_UNDEFINED, 4)
-        if not site:
-            return []
-        what = self.compiled.lowered.sites[site - 1]
-        return [
-            f"{self.stage.entry}: {what.opcode} at {what.where} read a lane that does not take part; "
-            "its value is undefined; the model gives 0, as an H200 does"
-        ]
+        told = (
+            (
+                layout.L_UNDEFINED,
+                "read a lane that does not take part; its value is undefined; the model gives 0, as an "
+                "H200 does",
+            ),
+            (
+                layout.L_NANS,
+                "met two different NaNs; which of them goes on depends on the order in which ptxas has put "
+                "the operands; the model takes that of the text",
+            ),
+        )
+        notes = []
+        for place, what in told:
+            number = self.launch.get(place, 4)
+            if number:
+                site = self.compiled.lowered.sites[number - 1]
+                notes.append(f"{self.stage.entry}: {site.opcode} at {site.where} {what}")
+        return notes
 
 
 def check_shape(kernel: str, stage: Stage, lowered: Lowered) -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reprodb.executors.model.emit import Emit, Mods
+from reprodb.executors.model import layout
+from reprodb.executors.model.emit import Emit, L, Mods
 from reprodb.executors.model.llvm import Helpers, Value, const, type_of
 from reprodb.executors.model.ptx import Pair
 
@@ -99,6 +100,38 @@ def canonical(e: Emit, value: Value, fmt: Format, *sources: Value) -> Value:
             quiet = code.op("or", given, code.const(given, QUIET))
             payload = code.select(code.cmp("fcmp uno", source, source), quiet, payload)
     return code.select(nan, payload, bits)
+
+
+def _note_nans(e: Emit, *sources: Value) -> None:
+    """Notes f64 operands that are different NaNs: ptxas puts operands in an order of its own.
+
+    A division's order is fixed. Hardly any operand is a NaN, so what finds out stands behind a branch.
+    """
+    code = e.code
+    pairs = [(x, y) for n, x in enumerate(sources) for y in sources[n + 1 :]]
+    either = [code.cmp("fcmp uno", x, y) for x, y in pairs]
+    any_nan = either[0] if len(either) == 1 else code.op("or", either[0], either[1])
+    look, on = code.fresh("nans"), code.fresh("on")
+    code.branch(_some(e, any_nan), look, on)
+    code.label(look)
+    clash = const("i1", 0, sources[0].lanes)
+    for x, y in pairs:
+        both = code.op("and", code.cmp("fcmp uno", x, x), code.cmp("fcmp uno", y, y))
+        p, q = (code.cast("bitcast", v, "i64") for v in (x, y))
+        quiet = code.op("or", code.op("xor", p, q), code.const(p, QUIET))
+        unlike = code.cmp("icmp ne", quiet, code.const(p, QUIET))
+        clash = code.op("or", clash, code.op("and", both, unlike))
+    place = code.at(L, layout.L_NANS)
+    code.store(code.select(_some(e, clash), e.number(), code.load("i32", place)), place)
+    code.jump(on)
+    code.label(on)
+
+
+def _some(e: Emit, where: Value) -> Value:
+    """Whether a condition holds in a lane that runs the instruction."""
+    if where.lanes == 1:
+        return where
+    return e.code.cmp("icmp ne", e.code.op("and", e.code.bits(where), e.mask()), const("i32", 0))
 
 
 def saturate(e: Emit, bits: Value, fmt: Format) -> Value:
@@ -392,6 +425,8 @@ def binary(name: str) -> object:
         fmt, ftz = FORMATS[m["type"]], bool(m.get("ftz"))
         a, b = operand(e, 1, fmt, ftz=ftz), operand(e, 2, fmt, ftz=ftz)
         value = binary_value(e, name, mode_of(m), a, b)
+        if fmt is F64 and name != "fdiv":
+            _note_nans(e, a, b)
         tiny = {"fmul": _tiny_product, "fdiv": _tiny_quotient}.get(name)
         sources = (b, a) if name == "fdiv" else (a, b)
         e.dst(result(e, value, fmt, m, *sources, tiny=tiny and tiny(e, mode_of(m), a, b)))
@@ -406,6 +441,8 @@ def fma(e: Emit, m: Mods) -> None:
     def tiny() -> Value:
         return tiny_double(e, odd_sum(e, _double(e, a), _double(e, b), _double(e, c)), mode_of(m))
 
+    if fmt is F64:
+        _note_nans(e, a, b, c)
     e.dst(result(e, _fma_in(e, fmt, mode_of(m), a, b, c), fmt, m, a, c, b, tiny=tiny))
 
 
@@ -468,6 +505,8 @@ def extreme(e: Emit, m: Mods) -> None:
     sign = code.op("and", code.op("xor", a, b), code.const(a, top))
     if m.get("xorsign"):
         a, b = (code.op("and", v, code.const(v, top - 1)) for v in (a, b))
+    if fmt is F64:
+        _note_nans(e, widen(e, a, F64), widen(e, b, F64))
     e.dst(_extreme(e, m, fmt, a, b, sign))
 
 

@@ -35,6 +35,7 @@ L_ERROR_LANE = 120  # the lane (u32)
 L_ERROR_WARP = 124  # the warp in its block (u32)
 L_ERROR_ADDRESS = 128  # the address (u64)
 L_UNDEFINED = 136  # site + 1 of a shuffle that read a lane which did not take part (u32)
+L_NANS = 140  # site + 1 of an f64 operation that met two different NaNs (u32)
 L_SEED = 144  # what the order of warps starts from (u64)
 L_WARP = 152  # address of the stage's function that runs a warp
 L_WARP_BYTES = 160  # bytes of a warp's record (u64)

@@ -102,14 +102,9 @@ def _defined(e: Emit, value: Value, source: Value) -> Value:
     lost = code.op("and", code.inv(code.bits(present)), mask)
     place = code.at(L, layout.L_UNDEFINED)
     old = code.load("i32", place)
-    found = code.select(code.cmp("icmp ne", lost, const("i32", 0)), _number(e), old)
+    found = code.select(code.cmp("icmp ne", lost, const("i32", 0)), e.number(), old)
     code.store(found, place)
     return code.select(present, value, const("i32", 0, WARP))
-
-
-def _number(e: Emit) -> Value:
-    """This instruction's site + 1."""
-    return const("i32", int(e.site().text) + 1)
 
 
 def vote(e: Emit, m: Mods) -> None:

@@ -96,7 +96,7 @@ def extremum(op: str, mods: Mods, args: tuple[int, ...]) -> int:
 
 
 def sign_only(op: str, mods: Mods, a: int) -> int:
-    """neg and abs touch the sign alone. PTX leaves open what they make of a NaN."""
+    """neg and abs touch the sign alone. A NaN goes through them as through arithmetic, its sign kept."""
     element = halves(mods[-1])
     if element:
         inner = (*mods[:-1], element)
@@ -104,6 +104,8 @@ def sign_only(op: str, mods: Mods, a: int) -> int:
     f = FORMATS[mods[-1]]
     if "ftz" in mods:
         a = exact.flush(f, a)
+    if exact.is_nan(f, a):
+        return exact.nan_of(f, a)
     return a ^ f.sign if op == "neg" else a & ~f.sign
 
 
@@ -162,6 +164,8 @@ def convert(mods: Mods, args: tuple[int, ...]) -> int:
 def _float_to_float(rest: Mods, target: Format, source: Format, a: int) -> int:
     if "ftz" in rest and source is F32:
         a = exact.flush(source, a)
+        if target is F64 and exact.is_nan(source, a):
+            a = source.nan  # f32 arithmetic does the flushing
     whole = [INTEGER_MODES[m] for m in rest if m in INTEGER_MODES]
     if whole:
         result = exact.round_integral(source, a, whole[0])
