@@ -163,7 +163,7 @@ class ArtifactStore:
                         archive.addfile(member, io.BytesIO(data))
             put_in_place(temporary, file)
         except OSError as error:
-            raise _failed(f"packing into {file}", error) from error
+            raise _failed(f"packing into {file}", error, "file with --pack") from error
         finally:
             temporary.unlink(missing_ok=True)
         return len(wanted)
@@ -187,7 +187,7 @@ class ArtifactStore:
                 allowed="what `reprodb build --pack FILE` writes",
             ) from error
         except OSError as error:
-            raise _failed(f"reading {file}", error) from error
+            raise _failed(f"reading {file}", error, "file with --unpack") from error
         return count
 
     # --- Writing
@@ -337,12 +337,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _failed(doing: str, error: OSError) -> StoreError:
-    remedies = {
-        errno.ENOSPC: "free some space, or name another folder with --store",
-        errno.EDQUOT: "free some space, or name another folder with --store",
-        errno.EROFS: "name a writable folder with --store",
-        errno.EACCES: "name a writable folder with --store",
-        errno.EPERM: "name a writable folder with --store",
-    }
-    return StoreError(f"{doing} failed: {error.strerror or error}", remedy=remedies.get(error.errno or 0, ""))
+def _failed(doing: str, error: OSError, place: str = "folder with --store") -> StoreError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = f"free some space, or name another {place}" if full else f"name another, writable {place}"
+    return StoreError(f"{doing} failed: {error.strerror or error}", remedy=remedy)

@@ -528,5 +528,8 @@ def load_ledger(path: Path) -> Ledger:
     except FileNotFoundError:
         return Ledger()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"ledger {path}: {error}", remedy="check the file and its permissions") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"ledger {path} cannot be read: {why}", remedy="check the file and its permissions"
+        ) from None
     return parse_ledger(text, str(path))

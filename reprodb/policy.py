@@ -318,7 +318,8 @@ def load_policy(path: Path | None) -> Policy:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"policy {path}: {error}", allowed="a TOML file in UTF-8", remedy="check the path"
+            f"policy {path} cannot be read: {why}", allowed="a TOML file in UTF-8", remedy="check the path"
         ) from None
     return parse_policy(text, str(path))

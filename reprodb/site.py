@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from errno import EFBIG, ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -286,15 +288,19 @@ class _Writer:
 
 def write_whole(path: Path, text: str) -> None:
     """A file that is there whole or not at all. Raises StoreError where it cannot be written."""
+    part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
         part.write_text(text, encoding="utf-8")
         put_in_place(part, path)
     except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror or error}", remedy="name another folder"
-        ) from None
+        blocked = isinstance(error, FileExistsError | NotADirectoryError)
+        why = f"{error.filename} is no folder" if blocked else error.strerror or str(error)
+        full = "free some space, or " if error.errno in (ENOSPC, EFBIG) else ""
+        raise StoreError(f"{path} cannot be written: {why}", remedy=f"{full}name another folder") from None
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def _read_state(out: Path) -> State:

@@ -192,8 +192,12 @@ def test_a_full_disk_names_the_path_and_leaves_nothing_half(
 
 def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="storing artifact"):
+    with pytest.raises(StoreError, match="storing artifact") as caught:
         ArtifactStore(tmp_path / "file").put(artifact())
+    assert caught.value.remedy == "name another, writable folder with --store"
+    with pytest.raises(StoreError, match="packing into") as caught:
+        ArtifactStore(tmp_path / "store").pack(tmp_path, [])
+    assert "--pack" in caught.value.remedy
     with pytest.raises(StoreError, match=r"/proc/nothing"):
         ArtifactStore(Path("/proc/nothing")).put(artifact())
 

@@ -1,10 +1,14 @@
 """Files are put in place whole, and what is no file stays what it is."""
 
 import os
+import resource
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from reprodb.errors import StoreError
 from reprodb.files import put_in_place, replace_file
 from reprodb.site import write_whole
 
@@ -44,3 +48,24 @@ def test_a_pipe_or_device_gets_the_bytes_and_stays(tmp_path: Path) -> None:
 def made(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     return path
+
+
+def test_a_page_that_does_not_fit_leaves_no_part_of_it(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the disk: the system refuses the write itself."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    (tmp_path / "page.html").write_text("old")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(StoreError, match=r"page\.html cannot be written: File too large") as caught:
+            write_whole(tmp_path / "page.html", "x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.remedy == "free some space, or name another folder"
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("page.html", "old")]
+
+
+def test_a_page_below_a_file_names_that_file(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("")
+    for page in (tmp_path / "reports" / "a.html", tmp_path / "reports" / "deeper" / "a.html"):
+        with pytest.raises(StoreError, match=r"a\.html cannot be written: .*/reports.* is no folder"):
+            write_whole(page, "page")

@@ -161,6 +161,11 @@ def test_the_file_reads_back(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["reprodb.lock"]
 
 
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        load_ledger(tmp_path)
+
+
 def test_blocks_are_sorted_whatever_the_order_of_blessing() -> None:
     one = bless(bless(Ledger(), tree(kernel="a")), tree(kernel="b"))
     two = bless(bless(Ledger(), tree(kernel="b")), tree(kernel="a"))
