@@ -22,6 +22,7 @@ _REMEDIES = (
     ("not a database", "name another file with --db; this one was left as it is"),
     ("unable to open", "check that the folder exists and may be read and written"),
     ("Connection refused", "start the server, or correct host and port"),
+    ("resolve host", "correct the host"),
     ("authentication failed", "correct user and password"),
     ("relation", "`reprodb db check` says what is missing"),
     ("does not exist", "create the database first, then: reprodb db upgrade"),

@@ -33,6 +33,13 @@ def redact(url: str) -> str:
     return re.sub(r"([?&][^=&]*pass[^=&]*=)[^&#]*", r"\1***", url, flags=re.IGNORECASE)
 
 
+def _ambiguous(rest: str) -> bool:
+    """Whether a part of the credentials could be read as host or database, and then stand in a message."""
+    head, _, query = rest.partition("?")
+    credentials, at, _ = head.rpartition("@")
+    return any(c in credentials for c in "@/#") or (not at and ":" in head and "@" in query)
+
+
 def locate(url: str | None) -> Location:
     """What `url` names, or REPRODB_DB, or the default. Raises UsageError for another kind of database."""
     text = url if url is not None else os.environ.get("REPRODB_DB") or DEFAULT
@@ -50,5 +57,11 @@ def locate(url: str | None) -> Location:
             raise UsageError(f"options in {redact(text)!r} are not supported", allowed=_ALLOWED)
         return Location(path=Path(rest[1:]))
     if scheme in _POSTGRESQL:
+        if _ambiguous(rest):
+            raise UsageError(
+                f"{redact(text)!r} cannot be taken apart",
+                allowed="postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE",
+                remedy="write @ / ? # in a password as %40 %2F %3F %23",
+            )
         return Location(url=f"postgresql+psycopg://{rest}")
     raise UsageError(f"unknown database {redact(text)!r}", allowed=_ALLOWED)

@@ -73,7 +73,7 @@ def whole(what: str) -> Iterator[None]:
     """A row that says what no row of ours says is a damaged database, not a crash."""
     try:
         yield
-    except (ReprodbError, SQLAlchemyError):
+    except (ReprodbError, SQLAlchemyError, OSError):  # a full disk is no damage
         raise
     except Exception as error:  # whatever such a row makes enums, converters and unpackers raise
         raise StoreError(f"{what} cannot be read: {error}"[:300], remedy="reprodb db check") from error

@@ -217,6 +217,10 @@ def copy(path: Path, target: Path) -> None:
                     raise StoreError(f"{target} exists already", remedy="name another file") from None
                 new.rename(target)
     except sqlite3.Error as error:
+        if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
+            raise StoreError(
+                f"{target} cannot be made: {error}", remedy="free some space, or name another file"
+            ) from None
         raise StoreError(f"{path} cannot be copied: {error}", remedy="reprodb db check") from None
     except OSError as error:
         raise StoreError(f"{target} cannot be made: {error.strerror}", remedy="name another file") from None

@@ -240,12 +240,23 @@ def test_credentials_are_never_shown(url: str, shown: str) -> None:
         "postgresql://ada:secret@127.0.0.1:port/db",
         "postgresql://127.0.0.1:1/db?user=ada&password=secret",
         "postgresql://127.0.0.1:1/db?nonsense=secret",
+        "postgresql://ada:p@secret@127.0.0.1:1/db",
+        "postgresql://ada:1/secret@127.0.0.1:1/db",
+        "postgresql://ada:1?secret@127.0.0.1:1/db",
+        "postgresql://ada:1#secret@127.0.0.1:1/db",
     ],
 )
 def test_errors_of_connecting_hold_no_credentials(url: str) -> None:
     with pytest.raises((StoreError, UsageError)) as caught:
         open_store(url)
     assert "secret" not in str(caught.value).replace("nonsense=secret", "")
+
+
+def test_a_password_that_reads_as_a_host_is_refused_with_the_way_to_write_it() -> None:
+    with pytest.raises(UsageError, match=r"ada:\*\*\*@127.0.0.1/db' cannot be taken apart") as caught:
+        locate("postgresql://ada:p@secret@127.0.0.1/db")
+    assert "%40" in caught.value.remedy
+    assert locate("postgresql:///db?user=a@b").url == "postgresql+psycopg:///db?user=a@b"
 
 
 def test_network_file_systems_are_told_apart(tmp_path: Path) -> None:
