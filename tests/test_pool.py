@@ -68,6 +68,12 @@ def test_an_outcome_has_patterns_accuracy_and_input_digest(pool: Pool) -> None:
     assert len(outcome.input_digest) == 64
 
 
+def test_a_limit_of_many_years_is_a_limit_too() -> None:
+    """The system's own call refuses to wait longer than some weeks."""
+    with open_pool(timeout=1e9) as pool:
+        assert one(pool, "sum").status is Status.OK
+
+
 def test_a_healthy_worker_is_reused(pool: Pool) -> None:
     assert len({process_of(one(pool, "sum")) for _ in range(3)}) == 1
 

@@ -35,6 +35,7 @@ REAP_SECONDS = 10.0
 # What is kept of a worker's own output: enough for a traceback, whatever a kernel prints.
 TAIL_BYTES = 16 << 10
 _READ_BYTES = 1 << 20
+_STEP_SECONDS = 3600.0
 
 WORKER_MODULE = "reprodb.executors.worker"
 _BOOT = (
@@ -319,7 +320,8 @@ class Pool:
     def _step(self) -> bool:
         """Wait for one round of events. True if `wake` was called."""
         deadline = min((worker.deadline for worker in self._workers), default=float("inf"))
-        wait = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
+        # Waiting in steps: the system takes no limit of many days.
+        wait = None if deadline == float("inf") else min(max(0.0, deadline - time.monotonic()), _STEP_SECONDS)
         woken = False
         for key, mask in self._selector.select(wait):
             worker: _Worker | None = key.data
