@@ -44,6 +44,7 @@ def import_(files: FilesArgument, database: DatabaseOption = None) -> None:
 
     Nothing is imported if any of them fails a check, or says other bits than there are already.
     """
+    from reprodb.render.text import count
     from reprodb.store import open_store
     from reprodb.store.bundles import import_bundle
 
@@ -52,8 +53,9 @@ def import_(files: FilesArgument, database: DatabaseOption = None) -> None:
             typer.echo(note, err=True)
         done = import_bundle(store, files)
         typer.echo(
-            f"{store.location}: {done.new_runs} new runs with {done.new_results} new results; "
-            f"{done.known_runs} runs and {done.known_results} results were there already"
+            f"{store.location}: "
+            f"{count(done.new_runs, 'new run')} with {count(done.new_results, 'new result')}; "
+            f"{count(done.known_runs, 'run')} and {count(done.known_results, 'result')} were there already"
         )
 
 

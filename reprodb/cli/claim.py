@@ -1,12 +1,18 @@
 """`reprodb claim RUN KERNEL`: the claim card of a result, as text, JSON or HTML."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reprodb.cli.options import DatabaseOption, JsonOption
 from reprodb.errors import UsageError
+
+if TYPE_CHECKING:
+    from reprodb.domain import Result
 
 
 def register(app: typer.Typer) -> None:
@@ -45,10 +51,7 @@ def claim(
             if case in (None, r.case.name)
         ]
         if not found:
-            known = sorted({r.kernel.name for r in store.results(ref.run_id)})
-            raise UsageError(
-                f"run {ref.run_id} has no such result of {kernel!r}", allowed=", ".join(known[:12])
-            )
+            raise _no_result(ref.run_id, kernel, profile or ref.profile, case, store.results(ref.run_id))
         holder = store.run(ref.run_id)
         cards = [
             card_of(
@@ -73,3 +76,15 @@ def claim(
         typer.echo(json.dumps(json.claims(cards)), nl=False)
     else:
         terminal.claims(terminal.console(), cards)
+
+
+def _no_result(
+    run_id: int, kernel: str, profile: str | None, case: str | None, results: Iterable[Result]
+) -> UsageError:
+    """The refusal, with what the run has instead: the kernel's own profiles and cases, else its kernels."""
+    under = f" under profile {profile!r}" if profile else ""
+    of = f" in case {case!r}" if case else ""
+    every = tuple(results)
+    own = [f"{r.profile} ({r.case.name})" for r in every if r.kernel.name == kernel]
+    known = own or sorted({r.kernel.name for r in every})
+    return UsageError(f"run {run_id} has no result of {kernel!r}{under}{of}", allowed=", ".join(known[:12]))

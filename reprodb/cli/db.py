@@ -16,6 +16,7 @@ SCHEMA = "reprodb.check/1"
 
 def check(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
     """Read everything and recompute every digest, hash and sequence; exit 4 where anything is wrong."""
+    from reprodb.render.text import count
     from reprodb.store import open_store
 
     with open_store(database) as store:
@@ -29,7 +30,9 @@ def check(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
     elif problems:
         for problem in problems:
             typer.echo(problem)
-        typer.echo(f"{name} is damaged: {len(problems)} problems. Restore a backup; nothing was changed.")
+        typer.echo(
+            f"{name} is damaged: {count(len(problems), 'problem')}. Restore a backup; nothing was changed."
+        )
     else:
         typer.echo(f"{name} is whole")
     if problems:

@@ -127,11 +127,17 @@ def make_plan(options: RunOptions, bench: Bench) -> Plan:
     suite = load_suite(options.suite or bundled_suite())
     profiles = load_profiles(options.profiles_file or bundled_profiles())
     device = bench.where.device
+    found = bench.store.toolchains() if options.no_compile else catalog.find()
+    if options.no_compile and not found:
+        raise ToolchainError(
+            f"nothing is in the artifact store {bench.store.root}",
+            remedy="reprodb build, or name another folder with --store",
+        )
     return plan(
         suite,
         select_kernels(suite, options.kernels),
         select(profiles, options.profiles),
-        bench.store.toolchains() if options.no_compile else catalog.find(),
+        found,
         arch=options.arch,
         native=device.arch if device else None,
         repetitions=options.repetitions,

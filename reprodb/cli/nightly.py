@@ -110,8 +110,9 @@ def nightly(
             recorded = record_run(options, database, said)
         everything = not (kernel or case)
         diff = judge_night(database, recorded, rules, blessings, utc_now(), everything=everything)
-        page = write_report(database, diff, recorded, out)
+        # The verdict first: a report that cannot be written must not cost it.
         judging.show_diff(diff, as_json=as_json, quiet=quiet)
+        page = write_report(database, diff, recorded, out)
         if junit is not None:
             judging.write_junit(diff, junit)
         judging.write_github(diff, recorded.suite)

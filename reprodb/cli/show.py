@@ -25,7 +25,8 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Number, label, latest, latest~N; RUN:PROFILE[:KERNEL] picks.")
 ]
 LimitOption = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N; all by default.")
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, max=1_000_000_000, help="Only the newest N; all by default."),
 ]
 
 

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as Tree
 
 from reprodb.domain import Accuracy, Status
 from reprodb.findings import Comparison, Diff, Verdict
-from reprodb.render.text import lines, name, utc, visible
+from reprodb.render.text import count, lines, name, utc, visible
 from reprodb.render.words import (
     ACCURACY,
     LANES,
@@ -106,7 +106,7 @@ def _told(c: Comparison) -> list[str]:
     told += [f"{d.name}: {d.changed:,} of {d.of:,} elements differ" for d in c.outputs if d.changed]
     if c.churn:
         told.append(
-            f"churn: {c.churn.baseline.distinct} patterns before, {c.churn.candidate.distinct} now, "
+            f"churn: {count(c.churn.baseline.distinct, 'pattern')} before, {c.churn.candidate.distinct} now, "
             f"{c.churn.relation}; {c.churn.mode}; does not gate"
         )
     if c.loss:

@@ -69,7 +69,7 @@ def _churn_summary(rows: Sequence[Comparison]) -> str:
     spreads = [c.spread_ulp for c in churns if c.spread_ulp is not None]
     spread = f", at most {max(spreads):,} ULP apart" if spreads else ""
     where = profiles_of(rows[0]) if len(rows) == 1 else f"{len(rows)} rows"
-    return f"{where}: {before} patterns before, {after} now{spread}"
+    return f"{where}: {before} pattern{'s' * (before != '1')} before, {after} now{spread}"
 
 
 def span(numbers: Sequence[int]) -> str:

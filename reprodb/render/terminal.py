@@ -69,9 +69,11 @@ def console(stream: Any = None) -> "Console":
 
 
 def diff(out: "Console", value: Diff, *, quiet: bool = False) -> None:
-    """Prints a diff; `quiet` prints the verdict alone."""
+    """Prints a diff; `quiet` prints the verdict, and why a row has no result."""
     _verdict(out, worst_word(value), headline(value), value.candidate)
     if quiet:
+        for c in worst_first(value.comparisons):
+            _no_result(out, c)
         return
     first = untouched(value)
     counts = ", ".join(f"{n:,} {VERDICTS[verdict].label}" for verdict, n in tally(value.comparisons))
@@ -445,6 +447,15 @@ def _told(c: Comparison) -> str:
     moved = [f"{d.changed:,} of {d.of:,} in {d.name}" for d in c.outputs if d.changed]
     sentence = c.attribution.sentence if c.attribution else ""
     return sentence or joined(moved) or c.note or VERDICTS[c.verdict].meaning
+
+
+def _no_result(out: "Console", c: Comparison) -> None:
+    """Why a row has no result, in one line."""
+    side = c.candidate
+    if side is not None and side.status is not Status.OK:
+        said = side.error or (side.build.log if side.build else "")
+        first = next((line for line in lines(said) if line.strip()), "no reason given")
+        _line(out, f"{name(c.kernel)}, {name(side.profile)}: {side.status.value}: {first}", "bold red")
 
 
 def _failure(out: "Console", c: Comparison) -> None:

@@ -121,4 +121,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (code, "a page holds one claim" in err) == (2, True)
     code, _, err = reprodb("claim", "1", "sum_of_nothing")
     assert (code, "sum_squares_tree" in err) == (2, True)
+    code, _, err = reprodb("claim", "1", "sum_squares_tree", "--profile", "nope")
+    assert code == 2
+    assert err.startswith(
+        "reprodb: run 1 has no result of 'sum_squares_tree' under profile 'nope'\nallowed: "
+    )
+    assert "default (ramp1000-4194915)" in err
     assert reprodb("claim", "baseline", "sum_squares_tree")[0] == 2
