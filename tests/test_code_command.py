@@ -114,7 +114,7 @@ def test_two_kernels_are_named_on_both_sides(database: Path) -> None:
         (("latest:default", "latest", "sum_squares_tree", "--profile", "cuda12"), "name it once"),
         (("latest:default:sum_tree_atomic", "latest", "sum_squares_tree"), "name it once"),
         (("baseline", "latest", "sum_squares_tree"), "each row's own reference"),
-        (("latest~3", "latest", "sum_squares_tree"), "1 complete runs"),
+        (("latest~3", "latest", "sum_squares_tree"), "1 complete run\n"),
     ],
 )
 def test_wrong_names(database: Path, args: tuple[str, ...], problem: str) -> None:

@@ -451,8 +451,8 @@ class Store:
             if found is None:
                 count = connection.scalar(select(func.count()).select_from(complete.subquery()))
                 raise UsageError(
-                    f"no run {parsed.name!r}: {self.location} has {count} complete runs",
-                    remedy="record one first: reprodb run",
+                    f"no run {parsed.name!r}: {self.location} has {count} complete run{'s' * (count != 1)}",
+                    remedy="reprodb runs lists them" if count else "record one first: reprodb run",
                 )
             return found
         if parsed.number is not None:

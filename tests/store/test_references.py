@@ -170,7 +170,7 @@ def test_run_references(database: str) -> None:
 
 
 NOTHING = {
-    "latest~9": "has 1 complete runs",
+    "latest~9": "has 1 complete run\n",
     "77": "no run '77'",
     "befor": "did you mean 'before'",
     "aaa": "no run 'aaa'",
