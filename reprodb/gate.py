@@ -227,6 +227,7 @@ def _notes(diff: Diff, policy: Policy, today: date, code: Exit) -> tuple[str, ..
     notes += [f"code the same, bits changed: {_row(c)}" for c in loud]
     notes += _new_histories(diff.comparisons)
     notes += [f"canary {c.name}: {c.sentence}" for c in diff.canaries if not c.ok and not c.fatal]
+    notes += _not_equalled(policy.require_equal, diff.matrix)
     notes += _skipped(diff.candidate)
     return tuple(dict.fromkeys([*notes, *_unmet(policy, diff, today)]))
 
@@ -242,6 +243,19 @@ def _new_histories(comparisons: Iterable[Comparison]) -> list[str]:
 
 def _some(rows: list[str]) -> str:
     return ", ".join(rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
+
+
+def _not_equalled(rules: Iterable[RequireEqual], rows: tuple[MatrixRow, ...]) -> list[str]:
+    """Profiles that must be equal and of which the run has no row: a rule that looked at nothing says so."""
+    ran = {p for row in rows for group in row.groups for p in group.profiles}
+    ran |= {profile for row in rows for profile, _ in row.no_result}
+    names = {profile.split(" ", 1)[0] for profile in ran}
+    return [
+        f"profiles must be equal, and {profile} did not run: {', '.join(rule.profiles)}"
+        for rule in rules
+        for profile in rule.profiles
+        if rows and profile not in names
+    ]
 
 
 def _skipped(run: Run) -> list[str]:

@@ -386,7 +386,11 @@ def test_options_that_cannot_be(
         (("diff", "latest:nope", "latest"), "run 1 has no profile 'nope'"),
         (("diff", "1", "\x1b[31m"), "no run '\\x1b[31m'"),
         (("show", "9" * 5000), "has no run '999"),
-        (("history", "../.."), "no result of ../.."),
+        (("history", "../.."), "no result of ../..\nallowed: sum_squares_tree"),
+        (
+            ("history", "sum_squares_tree", "--profile", "x"),
+            "under profile x\nallowed: default (ramp1000-4194915)",
+        ),
         (("runs", "--limit", 10**30), "less than or equal to 1000000000"),
     ],
 )

@@ -283,7 +283,16 @@ def test_required_equality_reads_the_matrix() -> None:
 def test_required_equality_without_a_result_is_no_answer() -> None:
     results = (make_result(), make_result(profile="cuda12", status=Status.BUILD_FAILED))
     policy = '[[require_equal]]\nprofiles = ["default", "cuda12"]'
-    assert gate(same(), policy=policy, matrix=matrix(results)).exit_code == 4
+    judged = gate(same(), policy=policy, matrix=matrix(results))
+    assert (judged.exit_code, judged.notes) == (4, ())
+
+
+def test_required_equality_of_a_profile_that_did_not_run_is_noted() -> None:
+    policy = '[[require_equal]]\nprofiles = ["default", "cuda21"]'
+    judged = gate(same(), policy=policy, matrix=matrix((make_result(),)))
+    assert judged.exit_code == 0
+    assert judged.notes == ("profiles must be equal, and cuda21 did not run: default, cuda21",)
+    assert gate(same(), policy=policy).notes == ()  # a diff of two runs has no matrix
 
 
 HEADLINES = {

@@ -224,16 +224,16 @@ def _asked(kernels: list[str] | None, profiles: list[str] | None) -> str:
 def _unknown_kernel(store: "Store", kernel: str, case: str | None, profile: str | None) -> UsageError:
     from difflib import get_close_matches
 
-    asked = ", ".join(part for part in (kernel, case, profile) if part)
-    known: set[str] = set()
-    for run in store.runs(limit=20):
-        if run.id is not None:
-            known |= {r.kernel.name for r in store.results(run.id)}
-    close = get_close_matches(kernel, sorted(known), n=1)
+    under = f" under profile {profile}" if profile else ""
+    of = f" in case {case}" if case else ""
+    results = [r for run in store.runs(limit=20) if run.id is not None for r in store.results(run.id)]
+    own = {f"{r.profile} ({r.case.name})" for r in results if r.kernel.name == kernel}
+    known = sorted(own or {r.kernel.name for r in results})
+    close = [] if own else get_close_matches(kernel, known, n=1)
     return UsageError(
-        f"the database has no result of {asked}",
-        allowed=", ".join(sorted(known)[:12]),
-        remedy=f"did you mean {close[0]}?" if close and close[0] != kernel else "reprodb runs lists the runs",
+        f"the database has no result of {kernel}{under}{of}",
+        allowed=", ".join(known[:12]),
+        remedy=f"did you mean {close[0]}?" if close else "reprodb runs lists the runs",
     )
 
 

@@ -117,7 +117,11 @@ def test_the_report_of_a_nightly_has_its_diff(
         (("show", "99"), 2, "99"),
         (("show", "1", "--kernel", "nothing*"), 2, "no result for kernel 'nothing*'"),
         (("history", "sum_squares_tre"), 2, "did you mean sum_squares_tree?"),
-        (("history", "sum_squares_tree", "--case", "other"), 2, "no result of sum_squares_tree, other"),
+        (
+            ("history", "sum_squares_tree", "--case", "other"),
+            2,
+            "no result of sum_squares_tree in case other",
+        ),
     ],
 )
 def test_refusals(
