@@ -170,6 +170,15 @@ def test_an_include_outside_the_suite_is_refused(home: Path, form: str) -> None:
     assert "remedy: copy the file into the suite" in said.err
 
 
+def test_a_compiler_s_log_does_not_steer_the_terminal(home: Path, compiled: Path) -> None:
+    write_kernel(home / "suite", source="#error \x1b[31m red\n" + SOURCE)
+    said = reprodb("build", "--suite", "suite", "--profile", "default", "--store", compiled, folder=home)
+    assert said.code == 4
+    assert "\x1b" not in said.out + said.err
+    assert "failed  total  default  sm_90" in said.err
+    assert "#error directive: ⟨U+001B⟩[31m red" in said.err
+
+
 def test_what_does_not_compile_or_launch_costs_its_own_result_alone(home: Path, compiled: Path) -> None:
     """With n = 0 and n = 1 beside them: a sum of nothing is 0, of one 1 it is 1."""
     write_kernel(

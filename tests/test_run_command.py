@@ -265,6 +265,7 @@ def test_a_line_about_a_result_has_no_more_than_a_line() -> None:
     assert describe(result).endswith("default: 1 pattern of 3, 0x3f800000, 0.00 s")
     long = replace(failed(result), error="\n\nran past its limit\n" + "x" * 1000)
     assert describe(long).endswith("default: timed out: ran past its limit")
+    assert describe(replace(long, error="\x1b[31mred")).endswith("timed out: ⟨U+001B⟩[31mred")
 
 
 def test_plain_lines_count_results(tmp_path: Path) -> None:

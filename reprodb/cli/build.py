@@ -130,7 +130,9 @@ def _tell(request: BuildRequest, artifact: Artifact, quiet: bool) -> None:
     build = artifact.build
     name = f"{request.kernel}  {request.profile.name}  {build.arch}  {build.toolchain.label}"
     if build.status != "ok":
-        typer.echo(f"failed  {name}\n{build.log.rstrip()}", err=True)
+        from reprodb.render.text import shown_lines
+
+        typer.echo(f"failed  {name}\n{shown_lines(build.log.rstrip())}", err=True, nl=False)
     elif not quiet:
         typer.echo(f"{'stored' if artifact.cached else 'built '}  {name}  {build.key[:12]}")
 

@@ -39,7 +39,9 @@ def describe(result: Result) -> str:
     name = f"{result.kernel.name} {result.case.name} {result.profile}"
     if result.status is not Status.OK:
         first = next((line for line in result.error.splitlines() if line.strip()), "no reason given")
-        return f"{name}: {result.status.value.replace('_', ' ')}: {first.strip()[:160]}"
+        from reprodb.render.text import visible
+
+        return f"{name}: {result.status.value.replace('_', ' ')}: {visible(first.strip(), 160)}"
     output = (result.results or result.outputs)[0] if result.outputs else None
     if output is None:
         return f"{name}: nothing recorded"
