@@ -170,6 +170,15 @@ def test_an_include_outside_the_suite_is_refused(home: Path, form: str) -> None:
     assert "remedy: copy the file into the suite" in said.err
 
 
+def test_what_is_compiled_does_not_depend_on_files_outside_the_suite(home: Path) -> None:
+    write_kernel(home / "suite", source=f'#if __has_include("/etc/passwd")\n#endif\n{SOURCE}')
+    said = reprodb("kernels", "--suite", "suite", folder=home)
+    assert said.code == 2
+    assert 'total/total.cu includes "/etc/passwd", which lies outside the suite' in said.err
+    write_kernel(home / "suite", source=f"#if __has_include(<cuda_fp16.h>)\n#endif\n{SOURCE}")
+    assert reprodb("kernels", "--suite", "suite", folder=home).code == 0
+
+
 def test_a_compiler_s_log_does_not_steer_the_terminal(home: Path, compiled: Path) -> None:
     write_kernel(home / "suite", source="#error \x1b[31m red\n" + SOURCE)
     said = reprodb("build", "--suite", "suite", "--profile", "default", "--store", compiled, folder=home)

@@ -14,6 +14,8 @@ from reprodb.errors import UsageError
 _DIRECTIVE = re.compile(
     r"^[ \t\f\v]*(?:#|%:)[ \t]*(?:include|include_next|import)\b[ \t]*(.*)$", re.MULTILINE
 )
+# Whether a file is there can decide what is compiled: the question counts as an include.
+_ASKED = re.compile(r"""\b__has_include(?:_next)?[ \t]*\([ \t]*(["<][^)\n]*)\)""")
 _QUOTED = re.compile(r'"([^"\n]+)"')
 _ANGLED = re.compile(r"<([^>\n]+)>")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -77,7 +79,7 @@ def _included(root: Path, path: Path, shown: str, text: str) -> Iterator[Path]:
     operands = dict.fromkeys(
         operand.strip()
         for form in (joined, _COMMENT.sub(" ", joined))
-        for operand in _DIRECTIVE.findall(form)
+        for operand in (*_DIRECTIVE.findall(form), *_ASKED.findall(form))
     )
     for operand in operands:
         if quoted := _QUOTED.match(operand):
