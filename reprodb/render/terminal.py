@@ -324,7 +324,8 @@ def _stacked_matrix(out: "Console", table: matrix_.Table) -> None:
     for row in table.rows:
         seen = [cell.distinct for cell in row.cells if cell and cell.label == "~"]
         if seen and len(seen) == sum(cell is not None for cell in row.cells):
-            _line(out, f"{name(row.row.kernel)}  ~{span(seen)} patterns, {count(len(seen), 'profile')}")
+            word = "pattern" if set(seen) == {1} else "patterns"
+            _line(out, f"{name(row.row.kernel)}  ~{span(seen)} {word}, {count(len(seen), 'profile')}")
             continue
         _line(out, name(row.row.kernel), "bold")
         groups: dict[tuple[str, str], list[str]] = {}
