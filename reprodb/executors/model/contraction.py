@@ -93,7 +93,7 @@ class _Plan:
     # Products that additions of other stretches use, with these, and those that need one register alone.
     astray: dict[int, list[int]] = field(default_factory=dict)
     light: set[int] = field(default_factory=set)
-    dead: frozenset[int] = frozenset()
+    dead: set[int] = field(default_factory=set)
     loops: bool = False
     extra: set[str] = field(default_factory=set)  # SASS opcodes that ptxas may make of other instructions
 
@@ -101,10 +101,12 @@ class _Plan:
     def vanished(self) -> set[int]:
         """The instructions that are left nowhere."""
         gone = {product for product, _ in self.scaled.values()} | self.dead
-        for at, reaches in self.products.items():
-            into = {a for a, f in self.fused.items() if f.product == at}
-            if reaches and {r.at for r in reaches} == into:
-                gone.add(at)
+        into: dict[int, set[int]] = {}
+        for at, fused in self.fused.items():
+            into.setdefault(fused.product, set()).add(at)
+        for product, reaches in self.products.items():
+            if reaches and {r.at for r in reaches} == into.get(product):
+                gone.add(product)
         return gone
 
 
@@ -238,7 +240,8 @@ def _elsewhere(stretches: Stretches, product: int) -> list[int]:
     if kind is None or all(map(stretches.local, names)):
         return []
     while at < len(names):
-        for number, ins in enumerate(code):
+        for number in stretches.readers(names[at]):
+            ins = code[number]
             if Reg(names[at]) not in ins.operands[1:]:
                 continue
             total = _SUM.fullmatch(ins.opcode)

@@ -7,6 +7,7 @@ fences, calls, and guarded instructions that it cannot execute under a predicate
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,9 +65,12 @@ class Stretches:
         self.instructions = function.instructions
         self.number: list[int] = []  # the stretch of each instruction
         self.untried: list[int] = []  # instructions of which nobody knows whether they end one
-        self._written: dict[str, list[int]] = {}
+        self._reads = [read(ins) for ins in self.instructions]
+        self._writes = [written(ins) for ins in self.instructions]
+        self.dead = _dead(self.instructions, self._reads, self._writes)
+        self._written: dict[str, list[int]] = {}  # by register, where it is written,
+        self._read: dict[str, list[int]] = {}  # and where it is read, dead instructions left out
         self._open: set[str] = set()  # registers read somewhere before their stretch writes them
-        self.dead = _dead(self.instructions)
         self._number(function)
         self._registers()
 
@@ -94,8 +98,11 @@ class Stretches:
         for at, ins in enumerate(self.instructions):
             if self.number[at] != previous:
                 seen, previous = set(), self.number[at]
-            self._open.update(r for r in self._read(at) if r not in seen)
-            for register in written(ins):
+            if at not in self.dead:
+                for register in self._reads[at]:
+                    self._read.setdefault(register, []).append(at)
+                self._open.update(r for r in self._reads[at] if r not in seen)
+            for register in self._writes[at]:
                 self._written.setdefault(register, []).append(at)
                 if ins.guard is None:
                     seen.add(register)
@@ -104,34 +111,35 @@ class Stretches:
         """Whether every read of a register finds what its own stretch wrote."""
         return register not in self._open
 
-    def _read(self, at: int) -> tuple[str, ...]:
-        return () if at in self.dead else read(self.instructions[at])
+    def readers(self, register: str) -> list[int]:
+        """The instructions that read a register, in order, once for each time."""
+        return self._read.get(register, [])
 
     def uses(self, at: int) -> list[Use] | None:
         """Who reads what an instruction computes; None where it is also read outside of the stretch."""
-        register = self._result(at)
-        if register is None:
+        target = self.instructions[at].operands[0]
+        if not isinstance(target, Reg):
             return None
-        found = []
-        for later in range(at + 1, len(self.instructions)):
-            if self.number[later] != self.number[at]:
+        name, here = target.name, self.number[at]
+        writes = self._written[name]
+        after = bisect_right(writes, at)
+        end = writes[after] if after < len(writes) and self.number[writes[after]] == here else None
+        if end is not None and self.instructions[end].guard is not None:
+            return None  # the old value stays in some lanes
+        readers = self.readers(name)
+        first = bisect_right(readers, at)
+        found: list[Use] = []
+        for later in dict.fromkeys(readers[first:]):
+            if self.number[later] != here or (end is not None and later > end):
                 break
             ins = self.instructions[later]
-            if later in self.dead:
-                continue
-            if ins.guard is not None and ins.guard.register == register:
-                return None
-            direct = [n for n, o in enumerate(ins.operands) if o == Reg(register)]
-            if register in written(ins):
-                direct = [n for n in direct if n]
-                if ins.guard is not None:
-                    return None
-            elif read(ins).count(register) != len(direct):
-                return None  # inside an address or a vector
-            found += [Use(later, n) for n in direct]
-            if register in written(ins):
-                return found
-        return None if register in self._open else found
+            direct = [
+                Use(later, n) for n, o in enumerate(ins.operands) if o == target and (n or later != end)
+            ]
+            if self._reads[later].count(name) != len(direct):
+                return None  # a guard, or inside an address or a vector
+            found += direct
+        return None if end is None and name in self._open else found
 
     def constant(self, operand: Operand) -> Float | None:
         """The number that an operand is: one itself, or a register that one `mov` gives it."""
@@ -147,7 +155,7 @@ class Stretches:
     def only(self, register: Reg) -> int | None:
         """The one instruction that computes a register which is read once in the whole function."""
         at = self._single(register)
-        if at is None or sum(self._read(n).count(register.name) for n in range(len(self.number))) != 1:
+        if at is None or len(self.readers(register.name)) != 1:
             return None
         source = self.instructions[at].operands[1]
         copied = self.instructions[at].base == "mov" and isinstance(source, Reg)
@@ -159,11 +167,9 @@ class Stretches:
 
     def changed(self, register: str, first: int, last: int) -> bool:
         """Whether a register is written by instructions after `first` and before `last`."""
-        return any(first < at < last for at in self._written.get(register, ()))
-
-    def _result(self, at: int) -> str | None:
-        target = self.instructions[at].operands[0]
-        return target.name if isinstance(target, Reg) else None
+        writes = self._written.get(register, [])
+        after = bisect_right(writes, first)
+        return after < len(writes) and writes[after] < last
 
 
 def _only_way(ins: Instruction, label: Label, targets: Counter[str]) -> bool:
@@ -172,19 +178,27 @@ def _only_way(ins: Instruction, label: Label, targets: Counter[str]) -> bool:
     return jumps and targets[label.name] == 1
 
 
-def _dead(instructions: tuple[Instruction, ...]) -> frozenset[int]:
+def _dead(
+    instructions: tuple[Instruction, ...], reads: list[tuple[str, ...]], writes: list[tuple[str, ...]]
+) -> set[int]:
     """Instructions that compute what no other reads, which ptxas leaves out."""
+    readers = Counter(register for names in reads for register in names)
+    writers: dict[str, list[int]] = {}
+    for at, names in enumerate(writes):
+        for register in names:
+            writers.setdefault(register, []).append(at)
     dead: set[int] = set()
-    while True:
-        used = {r for at, ins in enumerate(instructions) if at not in dead for r in read(ins)}
-        more = {
-            at
-            for at, ins in enumerate(instructions)
-            if ins.base in _PLAIN and at not in dead and not used.intersection(written(ins))
-        }
-        if not more:
-            return frozenset(dead)
-        dead |= more
+    waiting = list(range(len(instructions)))
+    while waiting:
+        at = waiting.pop()
+        if at in dead or instructions[at].base not in _PLAIN or any(readers[r] for r in writes[at]):
+            continue
+        dead.add(at)
+        for register in reads[at]:
+            readers[register] -= 1
+            if not readers[register]:
+                waiting += writers.get(register, [])
+    return dead
 
 
 def _targets(function: Function) -> Iterator[str]:
