@@ -326,7 +326,7 @@ def test_a_difference_of_products(
 
 
 def test_long_functions_take_no_time() -> None:
-    """4,000 instructions, each on results of some before it: 0.1 s, and 26 s where every use is searched for."""
+    """4,000 instructions on results of each other: 0.1 s, and 26 s where every use is searched for."""
     rng = Random(1)
     body = [".reg .f32 %q<4002>; mov.f32 %q0, %f0; mov.f32 %q1, %f1;"]
     for n in range(2, 4002):
