@@ -215,6 +215,9 @@ class Kernel:
     tags: tuple[str, ...] = ()
     batch_invariant: bool = False
     manifest: str = ""
+    # The multiprocessors that device-derived shapes were computed for; None: shapes are constants.
+    sm_count: int | None = None
+    atomics: str = ""  # why the float atomics of a guaranteed kernel do not move its bits
 
 
 @dataclass(frozen=True, slots=True)

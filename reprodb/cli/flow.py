@@ -124,9 +124,9 @@ def make_plan(options: RunOptions, bench: Bench) -> Plan:
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
-    suite = load_suite(options.suite or bundled_suite())
-    profiles = load_profiles(options.profiles_file or bundled_profiles())
     device = bench.where.device
+    suite = load_suite(options.suite or bundled_suite(), device.sm_count if device else None)
+    profiles = load_profiles(options.profiles_file or bundled_profiles())
     found = bench.store.toolchains() if options.no_compile else catalog.find()
     if options.no_compile and not found:
         raise ToolchainError(

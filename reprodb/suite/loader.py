@@ -11,7 +11,7 @@ from typing import Any
 
 from reprodb.domain import Kernel, Suite
 from reprodb.errors import UsageError
-from reprodb.suite.manifest import read_kernel
+from reprodb.suite.manifest import MODEL_SM_COUNT, read_kernel
 from reprodb.suite.sources import resolve_inside, source_files
 from reprodb.suite.tables import NAME_FORM, Problem, Table, collecting, is_name, shown, suggest
 
@@ -28,9 +28,10 @@ def bundled_suite() -> Path:
     return installed if installed.is_dir() else package.parent / "kernels"
 
 
-def load_suite(root: Path) -> Suite:
+def load_suite(root: Path, sm_count: int | None = None) -> Suite:
     """The suite in `root`: every `*/kernel.toml` directly inside, sorted by kernel name.
 
+    Device-derived shapes are those of a device of `sm_count` multiprocessors, or of the model.
     Raises UsageError naming every problem of every manifest, each with file, key, value and what is allowed.
     """
     if not _is_folder(root):
@@ -52,7 +53,7 @@ def load_suite(root: Path) -> Suite:
         with collecting(problems):
             if not is_name(path.parent.name):
                 raise Problem(str(root), f"folder {path.parent.name!r} is no kernel folder", NAME_FORM)
-            kernel, found = read_kernel(root, place, _parse(root, path, place))
+            kernel, found = read_kernel(root, place, _parse(root, path, place), sm_count or MODEL_SM_COUNT)
             problems += found
             if kernel is not None:
                 kernels.append(kernel)

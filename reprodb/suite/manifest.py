@@ -25,9 +25,19 @@ from reprodb.suite.tables import (
 
 MOST_TABLES = 1000  # buffers, stages or cases of a kernel
 
+# What a size of a kernel with `device_derived = true` may use beside defines.
+SM_COUNT = "SM_COUNT"
+# The multiprocessors that the model stands for: those of an H100 SXM and of an H200.
+MODEL_SM_COUNT = 132
 
-def read_kernel(root: Path, manifest: str, data: Mapping[str, Any]) -> tuple[Kernel | None, list[Problem]]:
-    """The kernel of a parsed manifest, or None with the problems found. `manifest` is relative to `root`."""
+
+def read_kernel(
+    root: Path, manifest: str, data: Mapping[str, Any], sm_count: int = MODEL_SM_COUNT
+) -> tuple[Kernel | None, list[Problem]]:
+    """The kernel of a parsed manifest, or None with the problems found. `manifest` is relative to `root`.
+
+    `sm_count` is the device's number of multiprocessors, which device-derived shapes follow.
+    """
     problems: list[Problem] = []
     top = Table(manifest, data, problems)
     top.expect(("kernel", "buffer", "stage", "case"))
@@ -40,7 +50,7 @@ def read_kernel(root: Path, manifest: str, data: Mapping[str, Any]) -> tuple[Ker
     with collecting(problems):
         head = Table(f"{manifest}: [kernel]", top.table("kernel"), problems)
         if "kernel" in data:
-            kernel = _kernel(root, manifest, head, groups)
+            kernel = _kernel(root, manifest, head, groups, sm_count)
     return (None if problems else kernel), problems
 
 
@@ -55,16 +65,23 @@ def _tables(top: Table, key: str) -> list[Table]:
     return [Table(f"{top.where}: [[{key}]] {i}", entry, top.problems) for i, entry in enumerate(value, 1)]
 
 
-def _kernel(root: Path, manifest: str, head: Table, groups: Mapping[str, list[Table]]) -> Kernel:
+def _kernel(
+    root: Path, manifest: str, head: Table, groups: Mapping[str, list[Table]], sm_count: int
+) -> Kernel:
     problems = head.problems
     head.expect(
         ("name", "source", "operation", "determinism", "accumulator"),
-        ("defines", "shape_defines", "order", "tags", "batch_invariant"),
+        ("defines", "shape_defines", "order", "tags", "batch_invariant", "device_derived", "atomics"),
     )
     defines: Pairs = ()
     numbers: dict[str, int] = {}
     with collecting(problems):
         defines, numbers = _defines(head)
+    derived = False
+    with collecting(problems):
+        derived = _device_derived(head, groups, numbers)
+    if derived:
+        numbers = {**numbers, SM_COUNT: sm_count}
     plans = read_buffers(groups["buffer"], numbers)
     cases = _cases(groups["case"], plans, numbers)
     inputs = _common_inputs(groups["case"], cases, problems)
@@ -88,6 +105,8 @@ def _kernel(root: Path, manifest: str, head: Table, groups: Mapping[str, list[Ta
             tags=head.texts("tags"),
             batch_invariant=head.flag("batch_invariant"),
             manifest=manifest,
+            sm_count=sm_count if derived else None,
+            atomics=head.text("atomics") if "atomics" in head.data else "",
         )
     raise problems.pop()
 
@@ -125,16 +144,49 @@ def _defines(head: Table) -> tuple[Pairs, dict[str, int]]:
     return tuple(sorted(pairs.items())), numbers
 
 
+def _device_derived(head: Table, groups: Mapping[str, list[Table]], numbers: Mapping[str, int]) -> bool:
+    """Whether sizes follow the device: the manifest must say so, and then promises nothing across GPUs."""
+    derived = head.flag("device_derived")
+    used = SM_COUNT in _names_in_sizes(groups)
+    if not derived:
+        if used and SM_COUNT not in numbers:
+            raise Problem(
+                head.where,
+                f"{SM_COUNT} in a size",
+                "defines; the device's number of multiprocessors with device_derived = true",
+                "say device_derived = true, or write the number as a define",
+            )
+        return False
+    if SM_COUNT in numbers:
+        raise Problem(head.where, f"define {SM_COUNT!r}", f"with device_derived, {SM_COUNT} is the device's")
+    if not used:
+        raise head.wrong("device_derived", f"a size that uses {SM_COUNT}", "leave device_derived out")
+    tables = (head, *groups["buffer"])
+    claims = [t for t in tables if t.data.get("determinism") == Determinism.GPU_TO_GPU]
+    if claims:
+        raise claims[0].wrong(
+            "determinism",
+            "not_guaranteed or run_to_run: a shape that follows the device is another order on another GPU",
+            "make the shape constant, or claim less",
+        )
+    return True
+
+
+def _names_in_sizes(groups: Mapping[str, list[Table]]) -> set[str]:
+    """The names that grids, blocks, shared memory and buffers use."""
+    sizes: list[object] = []
+    for table in (*groups["stage"], *groups["buffer"]):
+        for key in ("grid", "block", "shared", "size", "shape"):
+            value = table.data.get(key, [])
+            sizes += value if isinstance(value, list) else [value]
+    return {name for size in sizes if is_size(size) for name in names_in(size)}
+
+
 def _shape_names(
     head: Table, groups: Mapping[str, list[Table]], numbers: Mapping[str, int]
 ) -> tuple[str, ...]:
     """The defines that grids, blocks, shared memory and buffer sizes use, and those the manifest adds."""
-    sizes: list[int | str] = []
-    for table in (*groups["stage"], *groups["buffer"]):
-        for key in ("grid", "block", "shared", "size", "shape"):
-            value = table.data.get(key, [])
-            sizes.extend(v for v in (value if isinstance(value, list) else [value]) if is_size(v))
-    used = {name for size in sizes for name in names_in(size) if name in numbers}
+    used = {name for name in _names_in_sizes(groups) if name in numbers and name != SM_COUNT}
     with collecting(head.problems):
         defines = head.table("defines")
         for name in head.texts("shape_defines"):
