@@ -1,6 +1,8 @@
 """Frozen dataclasses to JSON text and back, for the database, the artifact store and bundles."""
 
 import json
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -15,7 +17,22 @@ def _converter() -> Any:
     converter = make_converter(forbid_extra_keys=True)
     # An int in a float's place (`rel_tol = 0` in a manifest) reads back as a float: write it as one.
     converter.register_unstructure_hook(float, float)
+    converter.register_unstructure_hook_factory(_has_later, lambda kind: _without_defaults(kind, converter))
     return converter
+
+
+def _has_later(kind: Any) -> bool:
+    return is_dataclass(kind) and any(f.metadata.get("later") for f in fields(kind))
+
+
+def _without_defaults(kind: Any, converter: Any) -> Callable[[Any], Any]:
+    """Writes a class without its `domain.later` fields at their defaults: older records stay canonical."""
+    from cattrs.gen import make_dict_unstructure_fn, override
+
+    names = [f.name for f in fields(kind) if f.metadata.get("later")]
+    left_out: Any = {name: override(omit_if_default=True) for name in names}
+    write: Callable[[Any], Any] = make_dict_unstructure_fn(kind, converter, **left_out)
+    return write
 
 
 def encode(value: Any) -> Any:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from math import prod
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def later(default: T) -> T:
+    """A field that came after records of its class were written: left out of the record at its default.
+
+    Digests of records are keys in databases and bundles. What was written before the field was there must
+    read, and write, as it did (see `codec`).
+    """
+    return field(default=default, metadata={"later": True})
 
 
 class Lane(StrEnum):
@@ -216,8 +228,8 @@ class Kernel:
     batch_invariant: bool = False
     manifest: str = ""
     # The multiprocessors that device-derived shapes were computed for; None: shapes are constants.
-    sm_count: int | None = None
-    atomics: str = ""  # why the float atomics of a guaranteed kernel do not move its bits
+    sm_count: int | None = later(None)
+    atomics: str = later("")  # why the float atomics of a guaranteed kernel do not move its bits
 
 
 @dataclass(frozen=True, slots=True)
