@@ -211,6 +211,19 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderProbe:
+    """How a kernel's order of summation is measured: the input that is probed, and where the sum is read.
+
+    `defines` are added for the probing build alone, such as one that replaces the summed expression by x.
+    """
+
+    input: str
+    output: str
+    element: int = 0
+    defines: Pairs = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One reduction with a declared determinism. `source` and `manifest` are paths relative to the suite."""
 
@@ -230,6 +243,7 @@ class Kernel:
     # The multiprocessors that device-derived shapes were computed for; None: shapes are constants.
     sm_count: int | None = later(None)
     atomics: str = later("")  # why the float atomics of a guaranteed kernel do not move its bits
+    fingerprint: OrderProbe | None = later(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,6 +482,31 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """An order of summation, measured (see `ordering`).
+
+    `pairs` are (i, j, leaves under the smallest subtree that holds both), of the first repetition; `rounds` one
+    digest a repetition; `tree` the whole tree of few elements, `((0 1) (2 3))`. Where no order can be measured
+    there are no rounds, and `reason` says why.
+    """
+
+    n: int = 0
+    pairs: tuple[tuple[int, int, int], ...] = ()
+    rounds: tuple[str, ...] = ()
+    tree: str = ""
+    reason: str = ""
+
+    @property
+    def digest(self) -> str | None:
+        """The first repetition's; None where there is none."""
+        return self.rounds[0] if self.rounds else None
+
+    @property
+    def distinct(self) -> int:
+        return len(set(self.rounds))
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """All that a run learned about (kernel, case, profile, architecture, condition).
 
@@ -491,6 +530,7 @@ class Result:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     id: int | None = None  # the database's row, once recorded
+    fingerprint: Fingerprint | None = None  # of the order, where the kernel asks for it
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
