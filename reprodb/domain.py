@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from math import prod
@@ -154,11 +154,12 @@ class ArgKind(StrEnum):
     SIZE = "size"
     BUFFER = "buffer"
     SCALAR = "scalar"
+    BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """One kernel argument. A size is an unsigned 64-bit count; a scalar carries its bytes, little endian."""
+    """One kernel argument. A size or BATCH is an unsigned 64-bit count, a scalar its bytes."""
 
     kind: ArgKind
     name: str
@@ -168,13 +169,24 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One `__global__` launch with a constant grid and block; `shared` is dynamic shared memory in bytes."""
+    """One `__global__` launch with a constant block; `shared` is dynamic shared memory in bytes.
+
+    `grid` is constant too, but for the dimensions that `per_batch` marks: these are multiplied by BATCH.
+    """
 
     entry: str
     grid: Dim3
     block: Dim3
     args: tuple[Arg, ...]
     shared: int = 0
+    per_batch: tuple[bool, bool, bool] = later((False, False, False))
+
+    def at(self, batch: int) -> Stage:
+        """The launch of a batch of so many requests."""
+        x, y, z = (
+            size * batch if scaled else size for size, scaled in zip(self.grid, self.per_batch, strict=True)
+        )
+        return replace(self, grid=(x, y, z))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +223,26 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Composition:
+    """How a repetition serves requests: the probes among strangers, BATCH of them a launch.
+
+    The first `probes` of all `requests` are served once a repetition, with at least `strangers` others.
+    `rows` names the input and the buffers that have a row a request; launches get their first row, and what
+    is recorded are the probes' rows in the order of the requests. `batches` are the sizes of the first
+    repetitions; which size, order and strangers the others have is in `compositions`. `serial` names the
+    kernel that serves one request a launch and has the right bits.
+    """
+
+    requests: int
+    probes: int
+    strangers: int
+    batches: tuple[int, ...]
+    seed: int
+    rows: tuple[str, ...]
+    serial: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OrderProbe:
     """How a kernel's order of summation is measured: the input that is probed, and where the sum is read.
 
@@ -244,6 +276,17 @@ class Kernel:
     sm_count: int | None = later(None)
     atomics: str = later("")  # why the float atomics of a guaranteed kernel do not move its bits
     fingerprint: OrderProbe | None = later(None)
+    composition: Composition | None = later(None)
+
+    @property
+    def period(self) -> int:
+        """After how many repetitions the same is asked again: 1 where all repetitions must agree.
+
+        What promises no batch invariance is held to one pattern for each composition, and these come round.
+        """
+        if self.composition is None or self.batch_invariant:
+            return 1
+        return len(self.composition.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,12 +365,15 @@ class FunctionCounts:
     """Opcode counts of one `__global__` function: `(("FFMA", 1), ("FADD", 9), …)`, sorted by name.
 
     `sass` counts base opcodes and the modifiers worth telling apart (`FADD.FTZ`, `MUFU.RCP`);
-    `ptx` counts PTX opcodes with their types and rounding.
+    `ptx` counts PTX opcodes with their types and rounding. The digests are of the function's own normalised
+    code with what it calls and reads: None where there is no such text, or an older reprodb wrote it.
     """
 
     function: str
     ptx: tuple[tuple[str, int], ...] = ()
     sass: tuple[tuple[str, int], ...] = ()
+    ptx_digest: str | None = None
+    sass_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +476,7 @@ class Samples:
     origin: CodeOrigin
     seconds: float
     notes: tuple[str, ...] = ()  # e.g. "contracted as SASS: 1 FFMA in sumSquaresPartials"
+    batches: tuple[int, ...] = ()  # BATCH of each repetition, where the kernel has compositions
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,6 +516,12 @@ class Output:
     def sha256(self) -> str:
         """SHA-256 of the first repetition's pattern."""
         return self.patterns[0].sha256
+
+    def varies(self, period: int = 1) -> bool:
+        """Whether repetitions differ that a kernel of this `period` is asked to make equal."""
+        if period == 1 or self.distinct == 1:
+            return self.distinct > 1
+        return any(index != self.sequence[at % period] for at, index in enumerate(self.sequence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,6 +584,7 @@ class Result:
     notes: tuple[str, ...] = ()
     id: int | None = None  # the database's row, once recorded
     fingerprint: Fingerprint | None = None  # of the order, where the kernel asks for it
+    batches: tuple[int, ...] = later(())  # BATCH of each repetition, where the kernel has compositions
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
@@ -544,6 +598,11 @@ class Result:
     @property
     def witnesses(self) -> tuple[Output, ...]:
         return tuple(o for o in self.outputs if o.role is Role.WITNESS)
+
+    @property
+    def broken(self) -> tuple[Output, ...]:
+        """Guaranteed outputs with several patterns where one is guaranteed: determinism is lost."""
+        return tuple(o for o in self.outputs if o.determinism.guaranteed and o.varies(self.kernel.period))
 
 
 @dataclass(frozen=True, slots=True)

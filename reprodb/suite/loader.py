@@ -11,6 +11,7 @@ from typing import Any
 
 from reprodb.domain import Kernel, Suite
 from reprodb.errors import UsageError
+from reprodb.suite.composition import check_serials
 from reprodb.suite.manifest import MODEL_SM_COUNT, read_kernel
 from reprodb.suite.sources import resolve_inside, source_files
 from reprodb.suite.tables import NAME_FORM, Problem, Table, collecting, is_name, shown, suggest
@@ -58,6 +59,7 @@ def load_suite(root: Path, sm_count: int | None = None) -> Suite:
             if kernel is not None:
                 kernels.append(kernel)
     problems += _duplicates(kernels)
+    problems += check_serials(kernels)
     suite = Suite(name, root, tuple(sorted(kernels, key=lambda k: k.name)))
     for kernel in suite.kernels:
         with collecting(problems):

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reprodb.domain import DTYPE_BYTES, Case, Determinism, Input, Kernel, Pairs
+from reprodb.domain import DTYPE_BYTES, Case, Composition, Determinism, Input, Kernel, Pairs
 from reprodb.suite.buffers import BufferPlan, read_buffers
 from reprodb.suite.cases import CaseRules, read_case
+from reprodb.suite.composition import PROBES, CompositionPlan, check_rows, check_stages, read_composition
 from reprodb.suite.expressions import names_in
 from reprodb.suite.sources import PLAIN_PATH_FORM, is_plain_path, resolve_inside
 from reprodb.suite.stages import read_stages
@@ -40,7 +41,7 @@ def read_kernel(
     """
     problems: list[Problem] = []
     top = Table(manifest, data, problems)
-    top.expect(("kernel", "buffer", "stage", "case"))
+    top.expect(("kernel", "buffer", "stage", "case"), ("composition",))
     groups: dict[str, list[Table]] = {}
     for key in ("buffer", "stage", "case"):
         groups[key] = []
@@ -50,7 +51,7 @@ def read_kernel(
     with collecting(problems):
         head = Table(f"{manifest}: [kernel]", top.table("kernel"), problems)
         if "kernel" in data:
-            kernel = _kernel(root, manifest, head, groups, sm_count)
+            kernel = _kernel(root, top, head, groups, sm_count)
     return (None if problems else kernel), problems
 
 
@@ -65,10 +66,8 @@ def _tables(top: Table, key: str) -> list[Table]:
     return [Table(f"{top.where}: [[{key}]] {i}", entry, top.problems) for i, entry in enumerate(value, 1)]
 
 
-def _kernel(
-    root: Path, manifest: str, head: Table, groups: Mapping[str, list[Table]], sm_count: int
-) -> Kernel:
-    problems = head.problems
+def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table]], sm_count: int) -> Kernel:
+    problems, manifest = head.problems, top.where
     head.expect(
         ("name", "source", "operation", "determinism", "accumulator"),
         ("defines", "shape_defines", "order", "tags", "batch_invariant", "device_derived", "atomics"),
@@ -82,13 +81,26 @@ def _kernel(
         derived = _device_derived(head, groups, numbers)
     if derived:
         numbers = {**numbers, SM_COUNT: sm_count}
-    plans = read_buffers(groups["buffer"], numbers)
-    cases = _cases(groups["case"], plans, numbers)
+    composed: CompositionPlan | None = None
+    with collecting(problems):
+        composed = read_composition(top, numbers)
+    sizes = {**numbers, PROBES: composed.declared.probes} if composed else numbers
+    plans = read_buffers(groups["buffer"], sizes)
+    cases = _cases(groups["case"], plans, sizes)
     inputs = _common_inputs(groups["case"], cases, problems)
     _check_names(manifest, inputs, plans, problems)
+    composition = None
+    if composed is not None:
+        composition = _composition(composed, groups["case"], inputs, plans, cases, problems)
     # After problems in buffers or cases not every name is known: stages then complain of none.
     names_known = bool(inputs) and len(plans) == len(groups["buffer"]) > 0
-    stages = read_stages(groups["stage"], numbers, inputs, {p.name for p in plans} if names_known else None)
+    names = {p.name for p in plans} if names_known else None
+    stages = read_stages(
+        groups["stage"], numbers, inputs, names, composed.declared.batches if composed else ()
+    )
+    if composition is not None:
+        with collecting(problems):
+            check_stages(manifest, stages, composition)
     used = _shape_names(head, groups, numbers)
     with collecting(problems):
         return Kernel(
@@ -107,6 +119,7 @@ def _kernel(
             manifest=manifest,
             sm_count=sm_count if derived else None,
             atomics=head.text("atomics") if "atomics" in head.data else "",
+            composition=composition,
         )
     raise problems.pop()
 
@@ -210,6 +223,25 @@ def _cases(tables: list[Table], plans: list[BufferPlan], numbers: Mapping[str, i
         with collecting(table.problems):
             cases.append(read_case(table, CaseRules(tuple(plans), numbers, frozenset(c.name for c in cases))))
     return cases
+
+
+def _composition(
+    composed: CompositionPlan,
+    tables: list[Table],
+    inputs: Mapping[str, Input],
+    plans: list[BufferPlan],
+    cases: list[Case],
+    problems: list[Problem],
+) -> Composition | None:
+    """The composition, checked against every case; None where something is wrong, which is noted."""
+    try:
+        composition = composed.over(inputs, plans)
+        for table, case in zip(tables, cases, strict=False):
+            check_rows(table, case, composition)
+    except Problem as problem:
+        problems.append(problem)
+        return None
+    return composition
 
 
 def _common_inputs(tables: list[Table], cases: list[Case], problems: list[Problem]) -> dict[str, Input]:

@@ -1,4 +1,4 @@
-"""The [[stage]] tables of a manifest: launches of constant shape, and their arguments."""
+"""The [[stage]] tables of a manifest: launches of constant shape or along BATCH, and their arguments."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from reprodb.domain import DTYPE_BYTES, Arg, ArgKind, Dim3, Input, Stage
 from reprodb.errors import UsageError
+from reprodb.suite.composition import BATCH
 from reprodb.suite.expressions import ExpressionError, evaluate, names_in
 from reprodb.suite.tables import Problem, Table, collecting, is_size, shown, suggest
 
@@ -16,14 +17,21 @@ MOST_SHARED = 1 << 20  # bytes
 
 
 def read_stages(
-    tables: list[Table], numbers: Mapping[str, int], inputs: Mapping[str, Input], buffers: set[str] | None
+    tables: list[Table],
+    numbers: Mapping[str, int],
+    inputs: Mapping[str, Input],
+    buffers: set[str] | None,
+    batches: tuple[int, ...] = (),
 ) -> list[Stage]:
-    """The readable stages; what is wrong with others is noted. `buffers` is None where not all are known."""
+    """The readable stages; what is wrong with others is noted. `buffers` is None where not all are known.
+
+    `batches` are the sizes of a composition, which grids may follow and arguments name.
+    """
     stages = []
     for table in tables:
         table.expect(("entry", "grid", "block", "args"), ("shared",))
         with collecting(table.problems):
-            grid = _dim3(table, "grid", numbers, (MOST_GRID, MOST_GRID_YZ, MOST_GRID_YZ))
+            grid, per_batch = _grid(table, numbers, batches)
             block = _dim3(table, "block", numbers, (MOST_THREADS,) * 3)
             if block[0] * block[1] * block[2] > MOST_THREADS:
                 raise table.wrong("block", f"at most {MOST_THREADS} threads, of which CUDA launches 1024")
@@ -32,8 +40,9 @@ def read_stages(
                     table.identifier("entry"),
                     grid,
                     block,
-                    _args(table, inputs, buffers),
+                    _args(table, inputs, buffers, batches),
                     _resolved(table, "shared", table.size("shared", 0), numbers, (0, MOST_SHARED)),
+                    per_batch,
                 )
             )
     return stages
@@ -58,6 +67,30 @@ def _resolved(
     return value
 
 
+def _grid(
+    table: Table, numbers: Mapping[str, int], batches: tuple[int, ...]
+) -> tuple[Dim3, tuple[bool, bool, bool]]:
+    """The grid at BATCH = 1, and which of its dimensions are multiplied by BATCH."""
+    value = table.data.get("grid")
+    sizes = value if isinstance(value, list) else [value]
+    used = tuple(is_size(size) and BATCH in names_in(size) for size in sizes)
+    if not any(used):
+        return _dim3(table, "grid", numbers, (MOST_GRID, MOST_GRID_YZ, MOST_GRID_YZ)), (False,) * 3
+    if not batches:
+        raise table.wrong("grid", f"constants; {BATCH} in a manifest with a [composition]")
+    most = (MOST_GRID, MOST_GRID_YZ, MOST_GRID_YZ)
+    at_one, at_two, at_most = (
+        _dim3(table, "grid", {**numbers, BATCH: batch}, most) for batch in (1, 2, max(batches))
+    )
+    x, y, z = (*used, False, False, False)[:3]
+    for one, two, last, scaled in zip(at_one, at_two, at_most, (x, y, z), strict=True):
+        if scaled and (two, last) != (2 * one, max(batches) * one):
+            raise table.wrong(
+                "grid", f"{BATCH}, or a constant multiplied by it, in a dimension that names it"
+            )
+    return at_one, (x, y, z)
+
+
 def _dim3(table: Table, key: str, numbers: Mapping[str, int], most: Dim3) -> Dim3:
     value = table.data.get(key)
     sizes = value if isinstance(value, list) else [value]
@@ -68,17 +101,21 @@ def _dim3(table: Table, key: str, numbers: Mapping[str, int], most: Dim3) -> Dim
     return x, y, z
 
 
-def _args(table: Table, inputs: Mapping[str, Input], buffers: set[str] | None) -> tuple[Arg, ...]:
+def _args(
+    table: Table, inputs: Mapping[str, Input], buffers: set[str] | None, batches: tuple[int, ...]
+) -> tuple[Arg, ...]:
     value = table.data.get("args")
     if not isinstance(value, list) or len(value) > 256:
         raise table.wrong("args", "a list of names and {value, dtype} scalars")
-    known = (*inputs, "n", *sorted(buffers or ()))
+    known = (*inputs, "n", *([BATCH] if batches else ()), *sorted(buffers or ()))
     args = []
     for i, entry in enumerate(value, 1):
         if isinstance(entry, dict):
             args.append(_scalar(Table(f"{table.where}, argument {i}", entry, table.problems), i))
         elif entry == "n":
             args.append(Arg(ArgKind.SIZE, "n", "uint64"))
+        elif entry == BATCH and batches:
+            args.append(Arg(ArgKind.BATCH, BATCH, "uint64"))
         elif isinstance(entry, str) and entry in inputs:
             args.append(Arg(ArgKind.INPUT, entry))
         elif isinstance(entry, str) and (buffers is None or entry in buffers):
