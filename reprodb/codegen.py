@@ -25,7 +25,7 @@ _UNIT_HASH = re.compile(
 )
 
 
-def _unit_names(text: str) -> str:
+def unit_names(text: str) -> str:
     return _UNIT_HASH.sub(lambda match: (match[1] or match[2]) + "unit", text)
 
 
@@ -39,15 +39,15 @@ _LOCAL_DEPOT = re.compile(r"\b__local_depot\d+")  # one a function, numbered thr
 _PTX_TOKEN = re.compile(r'"[^"\n]*"|[%$A-Za-z_][\w$]*|[{}:;]|\s+|[^\s%$A-Za-z_{}:;"]+')
 _PTX_REGISTERS = re.compile(r"\.reg\s+(?:\.\w+\s+)+([^;]+);")
 _PTX_FUNCTION = re.compile(r"\.(entry|func)\b")
-_PTX_NAME = re.compile(r"([%$A-Za-z_][\w$]*)\s*\(")
+PTX_NAME = re.compile(r"([%$A-Za-z_][\w$]*)\s*\(")
 _PTX_LABEL = re.compile(r"(?:^|(?<=[;{}:]))\s*([%$A-Za-z_][\w$]*)\s*:(?!:)")
 _PTX_PREDICATE = re.compile(r"^@!?[%\w$]+\s+")
 _PTX_VECTOR = re.compile(r"\{([^;{}]*)\}")  # {%r1, %r2}: an operand, not a scope
-_VECTOR_BACK = {1: "{", 2: "}"}
+VECTOR_BACK = {1: "{", 2: "}"}
 _PTX_OPCODE = re.compile(r"^[a-z]\w*(?:(?:\.|::)\w+)*")
 
 
-def _ptx_items(text: str) -> Iterator[tuple[str, str]]:
+def ptx_items(text: str) -> Iterator[tuple[str, str]]:
     """The module's top-level items in order: (head, body); the body of a function is between its braces."""
     start = depth = 0
     head = ""
@@ -152,12 +152,17 @@ def _normalise_body(body: str) -> list[str]:
     # How many names were declared says nothing about their use.
     text = _PTX_REGISTERS.sub("", "".join(out))
     lines = (" ".join(line.split()) for line in re.split(r"(?<=[;{}])|(?<=\d:)\s", text))
-    return [line.translate(_VECTOR_BACK) for line in lines if line]
+    return [line.translate(VECTOR_BACK) for line in lines if line]
 
 
-def _ptx_clean(text: str) -> str:
+def ptx_clean(text: str) -> str:
     text = _LOCAL_DEPOT.sub("__local_depot", _PTX_COMMENT.sub("", text.replace("\x00", "")))
     return _PTX_SECTION.sub("", _PTX_LINE_INFO.sub("", _PTX_HEADER.sub("", text)))
+
+
+def ptx_header(text: str) -> list[str]:
+    """Version, target and address size, a line each."""
+    return [line.strip() for line in _PTX_HEADER.findall(text)]
 
 
 def normalise_ptx(text: str) -> str:
@@ -166,7 +171,7 @@ def normalise_ptx(text: str) -> str:
     Returns one statement a line. Idempotent.
     """
     lines: list[str] = []
-    for head, body in _ptx_items(_ptx_clean(_unit_names(text))):
+    for head, body in ptx_items(ptx_clean(unit_names(text))):
         if line := " ".join(head.split()):
             lines.append(line)
         lines += _normalise_body(body) if body else []
@@ -176,8 +181,8 @@ def normalise_ptx(text: str) -> str:
 def ptx_counts(text: str) -> dict[str, Counter[str]]:
     """Opcodes with types and rounding of each function with a body: `fma.rn.f32`, `ld.global.f32`."""
     counts: dict[str, Counter[str]] = {}
-    for head, body in _ptx_items(_ptx_clean(text)):
-        names = _PTX_NAME.findall(head)
+    for head, body in ptx_items(ptx_clean(text)):
+        names = PTX_NAME.findall(head)
         if not body or not names:
             continue
         # A function's return parameter stands before its name in parentheses: the name is the last one.
@@ -210,7 +215,7 @@ def _sections(text: str) -> dict[str, list[str]]:
     """The lines of every section of nvdisasm's text, by section name."""
     sections: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in _unit_names(text).splitlines():
+    for line in unit_names(text).splitlines():
         if match := _SECTION.match(line):
             lines = sections.setdefault(match[1], [])
         elif not line.startswith("//"):
@@ -372,7 +377,7 @@ def nan_literals(ptx: str | None, sass: str) -> tuple[str, ...]:
     """The NaNs that PTX spells out, where SASS prints a NaN: nvdisasm writes all payloads as `+QNAN`."""
     if ptx is None or not re.search(r"\b[QS]NAN\b", sass):
         return ()
-    words = {word.lower() for word in _PTX_NAN.findall(_ptx_clean(ptx))}
+    words = {word.lower() for word in _PTX_NAN.findall(ptx_clean(ptx))}
     return tuple(
         sorted(word for word in words if word.startswith("0") or 0x7F800000 < int(word) < 0x7FFFFFFF)
     )
@@ -386,6 +391,10 @@ def code_of(ptx: str | None, sass: str | None) -> Code:
 
     A text that is None leaves its digests None: unknown, never equal to anything.
     """
+    from reprodb import parts  # which builds on this module
+
+    own = parts.ptx_parts(ptx) if ptx is not None else {}
+    sass_own = parts.sass_digests(sass, own) if sass is not None else {}
     by_ptx = ptx_counts(ptx) if ptx is not None else {}
     by_sass = sass_counts(sass) if sass is not None else {}
     normal = normalise_sass(sass) if sass is not None else ""
@@ -398,6 +407,8 @@ def code_of(ptx: str | None, sass: str | None) -> Code:
                 name,
                 tuple(sorted(by_ptx.get(name, Counter()).items())),
                 tuple(sorted(by_sass.get(name, Counter()).items())),
+                own[name].digest if name in own else None,
+                sass_own.get(name),
             )
             for name in sorted(by_ptx.keys() | by_sass.keys())
         ),

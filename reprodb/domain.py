@@ -372,8 +372,8 @@ class FunctionCounts:
     function: str
     ptx: tuple[tuple[str, int], ...] = ()
     sass: tuple[tuple[str, int], ...] = ()
-    ptx_digest: str | None = None
-    sass_digest: str | None = None
+    ptx_digest: str | None = later(None)
+    sass_digest: str | None = later(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprodb.domain import DTYPE_BYTES
+from reprodb.sweep import in_chunks, sweep
 
 Array = NDArray[Any]
 Number = int | float
@@ -106,6 +107,17 @@ def _uniform(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array
 def _ones(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array]:
     for size in sizes:
         yield _cast(np.ones(size, np.float32), dtype)
+
+
+def _probe(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array]:
+    start, power = 0, int(params["power"])
+    for size in sizes:
+        values = np.ones(size, _float_base(dtype))
+        for at, sign in ((int(params["i"]), 1), (int(params["j"]), -1)):
+            if start <= at < start + size:
+                values[at - start] = sign * 2.0**power
+        yield _cast(values, dtype)
+        start += size
 
 
 def _integers(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array]:
@@ -203,6 +215,12 @@ def _special(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array
         start += len(chunk)
 
 
+def _sweep(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array]:
+    # How many there are decides nothing about an element, but all of them are made at once.
+    parts = list(sizes)
+    yield from in_chunks(sweep(dtype, params, special_bits(dtype), sum(parts)), parts)
+
+
 _SEED = Param(0, "integer", 0, 2**63 - 1)
 
 
@@ -218,6 +236,16 @@ PATTERNS: Mapping[str, PatternSpec] = MappingProxyType(
         "normal": PatternSpec("standard normal draws", FLOATS, _normal, _params(seed=_SEED)),
         "uniform": PatternSpec("uniform draws from [0, 1)", FLOATS, _uniform, _params(seed=_SEED)),
         "ones": PatternSpec("1 everywhere", ALL, _ones, _params()),
+        "probe": PatternSpec(
+            "1 everywhere but 2^power at i and -2^power at j: asks where the two meet in a sum",
+            ("bfloat16", "float32", "float64"),
+            _probe,
+            _params(
+                i=Param(0, "integer", 0, 2**53),
+                j=Param(1, "integer", 0, 2**53),
+                power=Param(60, "integer", 0, 120),
+            ),
+        ),
         "integers": PatternSpec(
             "whole numbers from low to high: sums are exact while n * max(|low|, |high|) fits the fraction",
             ALL,
@@ -239,6 +267,17 @@ PATTERNS: Mapping[str, PatternSpec] = MappingProxyType(
             ALL,
             _special,
             _params(seed=_SEED, outer=Param(0, "integer", 0, 1)),
+        ),
+        "sweep": PatternSpec(
+            "arguments of a function: its range from low to high, every exponent, landmarks, special values",
+            tuple(dtype for dtype in ALL if dtype != "bfloat16"),
+            _sweep,
+            _params(
+                seed=_SEED,
+                axis=Param(0, "integer", 0, 3),
+                low=Param(-4.0, "number"),
+                high=Param(4.0, "number"),
+            ),
         ),
         "bits": PatternSpec("random bits", ALL, _bits, _params(seed=_SEED)),
         "index": PatternSpec("0, 1, 2, …; integers wrap", ALL, _index, _params()),
