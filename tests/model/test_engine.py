@@ -364,6 +364,23 @@ def test_a_named_barrier_hands_over(executor: ModelExecutor) -> None:
     assert all((o == 7).all() for o in found["o"])
 
 
+def test_warps_part_after_they_have_kept_step(executor: ModelExecutor) -> None:
+    """Rounds at the block's barrier, then half return, the rest meet at another one, then at the first."""
+    code = barrier(
+        "add.u32 %r1, %r0, 32; and.b32 %r1, %r1, 127; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d0, %d2;\n"
+        "st.global.u32 [%d1], %r0; bar.sync 0;\n"
+        "ld.global.u32 %r2, [%d2]; bar.sync 0; st.global.u32 [%d1], %r2; bar.sync 0;\n"
+        "setp.lt.u32 %p2, %r0, 64; @%p2 exit;\n"
+        "add.u32 %r2, %r2, 1000; st.global.u32 [%d1], %r2; bar.sync 1, 64;\n"
+        "xor.b32 %r1, %r0, 32; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d0, %d2;\n"
+        "ld.global.u32 %r2, [%d2]; bar.sync 0; add.u32 %r2, %r2, 1000; st.global.u32 [%d1], %r2;"
+    )
+    found = outputs(executor, code, [stage("wait", 1, 128, "o")], {"o": ("uint32", 128)}, repetitions=20)
+    neighbours = [(t + 32) % 128 for t in range(128)]
+    wanted = neighbours[:64] + [neighbours[t ^ 32] + 2000 for t in range(64, 128)]
+    assert all(o.tolist() == wanted for o in found["o"])
+
+
 # --- What is refused, and the cache ------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -130,7 +130,16 @@ def _images(module: Module) -> tuple[Image, ...]:
 # --- Parameters --------------------------------------------------------------------------------
 
 
-def pack_params(kernel: str, stage: Stage, lowered: Lowered, memory: Memory, n: int) -> Bytes:
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a launch is given beside the memory: the size, BATCH, and where its rows begin, in bytes."""
+
+    n: int
+    batch: int = 1
+    offsets: Mapping[str, int] = field(default_factory=dict)
+
+
+def pack_params(kernel: str, stage: Stage, lowered: Lowered, memory: Memory, given: Arguments) -> Bytes:
     """The parameter block of a stage: pointers, sizes and scalars as its entry declares them."""
     if len(stage.args) != len(lowered.params):
         raise ExecutionError(
@@ -141,12 +150,12 @@ def pack_params(kernel: str, stage: Stage, lowered: Lowered, memory: Memory, n: 
     block = aligned(max(16, lowered.param_bytes))
     block.fill(0)
     for arg, param in zip(stage.args, lowered.params, strict=True):
-        data = _argument(kernel, stage, arg, param, memory, n)
+        data = _argument(kernel, stage, arg, param, memory, given)
         block[param.offset : param.offset + param.nbytes] = np.frombuffer(data, np.uint8)
     return block
 
 
-def _argument(kernel: str, stage: Stage, arg: Arg, param: Param, memory: Memory, n: int) -> bytes:
+def _argument(kernel: str, stage: Stage, arg: Arg, param: Param, memory: Memory, given: Arguments) -> bytes:
     if arg.kind is ArgKind.SCALAR:
         if len(arg.value) != param.nbytes:
             raise ExecutionError(
@@ -155,7 +164,8 @@ def _argument(kernel: str, stage: Stage, arg: Arg, param: Param, memory: Memory,
                 remedy="give the scalar the type of the kernel's parameter",
             )
         return arg.value
-    if arg.kind is ArgKind.SIZE:
+    if arg.kind in (ArgKind.SIZE, ArgKind.BATCH):
+        n = given.n if arg.kind is ArgKind.SIZE else given.batch
         if n >= 1 << 8 * param.nbytes or param.nbytes not in (4, 8):
             raise ExecutionError(
                 f"{kernel}: size {n} does not fit the {param.nbytes} bytes of {stage.entry}'s parameter",
@@ -174,7 +184,7 @@ def _argument(kernel: str, stage: Stage, arg: Arg, param: Param, memory: Memory,
             f"{param.nbytes} bytes",
             remedy="make the args of the manifest's stage match the kernel's parameters",
         )
-    return table[arg.name].address.to_bytes(8, "little")
+    return (table[arg.name].address + given.offsets.get(arg.name, 0)).to_bytes(8, "little")
 
 
 # --- Launch records ----------------------------------------------------------------------------
@@ -206,7 +216,7 @@ class Launch:
         self.record.fill(0)
         self.params = params
         self.tids = _thread_indices(stage.block, self.warps)
-        self.sites = np.zeros((len(lowered.sites) + 1, 4), np.uint64)
+        self.sites = np.zeros((len(lowered.sites) + 1, layout.SITE_BYTES // 8), np.uint64)
         self.table = memory.table
         rest = threads % 32
         self._put(layout.L_PARAMS, 8, address_of(params))
@@ -238,6 +248,12 @@ class Launch:
 
     def get(self, at: int, size: int) -> int:
         return int.from_bytes(ctypes.string_at(self.address + at, size), "little")
+
+    def reshape(self, stage: Stage, params: Bytes) -> None:
+        """Another grid and other parameters, from the next start on; the block's shape stays."""
+        self.params[:] = params
+        for axis in range(3):
+            self._put(layout.L_NCTAID + 4 * axis, 4, stage.grid[axis])
 
     def start(self, seed: int, steps: int) -> None:
         """Before each repetition: the warps' seed, the step budget, no error."""

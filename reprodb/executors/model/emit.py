@@ -110,6 +110,8 @@ class Emit:
         return self.code.at(W, self.frame.offsets[name])
 
     def load_register(self, name: str, home: Value, *, packed: bool) -> Value:
+        if name not in self.frame.registers:
+            raise self.refuse(f"reads {name}, which is not declared")
         kind = self.frame.registers[name]
         if name in self.frame.shared:
             if kind == "i1":
@@ -358,7 +360,10 @@ def float_bits(constant: Float, bits: int) -> int:
         return constant.bits
     if constant.width == 64 and bits == 32:
         value = struct.unpack("<d", constant.bits.to_bytes(8, "little"))[0]
-        return int.from_bytes(struct.pack("<f", value), "little")
+        try:
+            return int.from_bytes(struct.pack("<f", value), "little")
+        except OverflowError:
+            raise UnsupportedError(f"{value!r} in a register of 32 bits") from None
     if constant.width == 32 and bits == 64:
         value = struct.unpack("<f", constant.bits.to_bytes(4, "little"))[0]
         return int.from_bytes(struct.pack("<d", value), "little")

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from reprodb.domain import (
@@ -26,11 +27,12 @@ from reprodb.errors import ExecutionError
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.model import layout, scheduler
 from reprodb.executors.model.contraction import reconcile
-from reprodb.executors.model.device import Launch, Memory, address_of, pack_params
+from reprodb.executors.model.device import Arguments, Launch, Memory, address_of, pack_params
 from reprodb.executors.model.diagnose import explain
 from reprodb.executors.model.lower import Lowered, lower
 from reprodb.executors.model.machine import MODEL_VERSION, Compiled, Compiler, Host, llvm_version
 from reprodb.executors.model.ptx import Module, parse
+from reprodb.executors.serving import Serving
 
 # Backward branches of one warp's turn; rounds in which warps only spin before their block gives way;
 # backward branches of a stage spent in turns that ran out, after which it is given up.
@@ -66,6 +68,7 @@ class Outcome:
 
     raws: dict[str, list[bytes]]
     notes: tuple[str, ...]
+    batches: tuple[int, ...] = ()  # BATCH of each repetition of a composition
 
 
 class ModelExecutor:
@@ -106,9 +109,14 @@ class ModelExecutor:
                 remedy="build the kernel with a profile that keeps PTX",
             )
         program = self.program(kernel.name, artifact.ptx, kernel.stages, artifact)
-        outcome = run(program, case.buffers, self._arrays.of(case.inputs), case.n, repetitions, seed)
+        arrays = self._arrays.of(case.inputs)
+        if kernel.composition is None:
+            outcome = run(program, case.buffers, arrays, case.n, repetitions, seed)
+        else:
+            outcome = serve(program, Serving.of(kernel, case), arrays, repetitions, seed)
         outputs = tuple(_collect(b, outcome.raws[b.name]) for b in case.recorded)
-        return Samples(outputs, CodeOrigin.PTX, perf_counter() - started, (*program.notes, *outcome.notes))
+        notes = (*program.notes, *outcome.notes)
+        return Samples(outputs, CodeOrigin.PTX, perf_counter() - started, notes, outcome.batches)
 
     def program(
         self, name: str, ptx: str, stages: Sequence[Stage], artifact: Artifact | None = None
@@ -167,20 +175,65 @@ def run(
     return Outcome(raws, notes)
 
 
+def serve(
+    program: Program,
+    serving: Serving,
+    arrays: Mapping[str, NDArray[Any]],
+    repetitions: int,
+    seed: int,
+    limits: Limits | None = None,
+) -> Outcome:
+    """Every repetition of a composition: requests laid down as they are served, a launch a batch."""
+    limits = limits or Limits()
+    case, widths = serving.case, serving.row_bytes()
+    requests = serving.requests(arrays[serving.input])
+    room = np.empty((serving.room, *requests.shape[1:]), requests.dtype)
+    memory = Memory(program.module, case.buffers, {**arrays, serving.input: room})
+    served = memory.inputs[serving.input].data.view(requests.dtype).reshape(room.shape)
+    runs = [_StageRun(program, i, memory, case.n, limits) for i in range(len(program.stages))]
+    raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in serving.recorded}
+    batches = []
+    for repetition in range(repetitions):
+        composed = serving.compose(repetition)
+        batches.append(composed.batch)
+        memory.reset()
+        served[: len(composed.order)] = requests[composed.order]
+        for launch in range(composed.launches):
+            offsets = {name: launch * composed.batch * width for name, width in widths.items()}
+            for each in runs:
+                each.relaunch(composed.batch, offsets)
+                each.execute(scheduler.mix(seed ^ launch), repetition)
+        for buffer in serving.recorded:
+            raws[buffer.name].append(serving.pattern(buffer, memory.buffers[buffer.name].data, composed))
+    notes = tuple(note for each in runs for note in each.notes())
+    return Outcome(raws, notes, tuple(batches))
+
+
 class _StageRun:
     """One stage over the repetitions of a run."""
 
     def __init__(self, program: Program, index: int, memory: Memory, n: int, limits: Limits) -> None:
-        self.program, self.index, self.memory, self.limits = program, index, memory, limits
+        self.program, self.index, self.memory, self.n, self.limits = program, index, memory, n, limits
         self.stage, self.compiled = program.stages[index]
         lowered = self.compiled.lowered
         check_shape(program.name, self.stage, lowered)
-        params = pack_params(program.name, self.stage, lowered, memory, n)
+        params = pack_params(program.name, self.stage, lowered, memory, Arguments(n))
         self.launch = Launch(
             self.stage, lowered, memory, params, self.compiled.warp, limits.quantum, limits.stalls
         )
         self.blocks = self.stage.grid[0] * self.stage.grid[1] * self.stage.grid[2]
         self.resident = self.launch.new_block()
+
+    def relaunch(self, batch: int, offsets: Mapping[str, int]) -> None:
+        """From now on the launch of `batch` requests whose rows begin `offsets` bytes into their arrays."""
+        lowered = self.compiled.lowered
+        self.stage = self.program.stages[self.index][0].at(batch)
+        check_shape(self.program.name, self.stage, lowered)
+        arguments = Arguments(self.n, batch, offsets)
+        self.launch.reshape(
+            self.stage, pack_params(self.program.name, self.stage, lowered, self.memory, arguments)
+        )
+        self.blocks = self.stage.grid[0] * self.stage.grid[1] * self.stage.grid[2]
 
     def execute(self, seed: int, repetition: int) -> None:
         launch, run_blocks = self.launch, self.compiled.run

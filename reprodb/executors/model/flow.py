@@ -107,12 +107,21 @@ def _targets(flat: Flat, end: Instruction, starts: dict[str, int], following: in
     if end.base in ("ret", "exit"):
         yield EXIT
     elif end.base == "bra":
-        yield starts[_symbol(end.operands[0])]
+        yield _start(starts, end, _symbol(end.operands[0]))
     elif end.base == "brx":
-        for label in flat.tables[_symbol(end.operands[1])]:
-            yield starts[label]
+        for label in flat.tables.get(_symbol(end.operands[1]), ("",)):
+            yield _start(starts, end, label)
     if is_barrier(end) or end.guard is not None:
         yield following
+
+
+def _start(starts: dict[str, int], end: Instruction, label: str) -> int:
+    if label not in starts:
+        raise UnsupportedError(
+            f"{end.opcode} at {end.where} goes to {label!r}, which is no label of the function",
+            remedy="compile the kernel again",
+        )
+    return starts[label]
 
 
 def _symbol(operand: Operand) -> str:

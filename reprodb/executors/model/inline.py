@@ -26,6 +26,7 @@ from reprodb.executors.model.ptx import (
 )
 
 DEPTH = 32  # calls within calls; more is taken for recursion
+MOST_CALLS = 1 << 14  # calls put in, of one entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ class _Flattener:
                 yield _param_to_local(moved, kernel_params, called=after is not None)
 
     def call(self, function: Function, call: Instruction, depth: int) -> Iterator[Statement]:
+        if not call.operands or self.calls >= MOST_CALLS:
+            raise _refused(call, "calls nothing, or far too often", "execute this kernel on a GPU")
         groups = [o for o in call.operands if isinstance(o, Args)]
         names = [o for o in call.operands if isinstance(o, Sym)]
         target = call.operands[1] if isinstance(call.operands[0], Args) else call.operands[0]
@@ -151,7 +154,9 @@ def _param_to_local(ins: Instruction, kernel_params: set[str], *, called: bool) 
     """Accesses to the parameters of device functions are accesses to local memory after inlining."""
     if ins.base not in ("ld", "st") or "param" not in ins.parts:
         return ins
-    address = next(o for o in ins.operands if isinstance(o, Mem))
+    address = next((o for o in ins.operands if isinstance(o, Mem)), None)
+    if address is None:
+        return ins  # which lowering then refuses
     local = address.base.name not in kernel_params if isinstance(address.base, Sym) else called
     if not local:
         return ins

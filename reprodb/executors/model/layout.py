@@ -18,7 +18,7 @@ MOST_SHARED = 227 * 1024  # what one block can have on sm_90
 L_PARAMS = 0  # address of the parameter block
 L_REGIONS = 8  # address of the table of regions: start, end, host - start, writable (u64 each)
 L_REGION_COUNT = 16
-L_SITES = 24  # address of the table of sites: the region that an access met last, as a region
+L_SITES = 24  # address of the table of sites
 L_TIDS = 32  # address of thread indices: for each warp x, y and z of 32 lanes (u32)
 L_SHARED = 40  # bytes of shared memory, static and dynamic (u64)
 L_DYNAMIC = 48  # of which dynamic (u64)
@@ -45,7 +45,10 @@ L_PARAM_BYTES = 184  # bytes of the parameter block (u64)
 L_BYTES = 192
 
 REGION_BYTES = 32
-SITE_LAST = 24  # in a site's record: the address that it met last
+SITE_BYTES = 64  # a site's record: the region that it met last, and to fetch in advance
+SITE_LAST = 24  # the address that it met last
+SITE_STRIDE = 32  # how far it goes from one row to the next, seen twice in a row
+SITE_STEP = 40  # how far it went the last time that it was not its stride
 
 # The record of a thread block that is resident.
 B_SHARED = 0  # address of its shared memory

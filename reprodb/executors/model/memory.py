@@ -82,7 +82,7 @@ def _fast_host(e: Emit, space: str, site: Value, first: Value, step: int, align:
         host = code.at(code.load("ptr", B), first)
         return host, code.op("and", code.op("and", aligned, inside), small)
     sites = code.load("ptr", code.at(L, layout.L_SITES))
-    record = code.at(sites, layout.REGION_BYTES * int(site.text))
+    record = code.at(sites, layout.SITE_BYTES * int(site.text))
     inside = code.op(
         "and",
         code.cmp("icmp uge", first, code.load("i64", record)),
@@ -177,7 +177,7 @@ def _load_lanes(e: Emit, space: str, base: Value, offset: int, kind: str, count:
         code.branch(code.op("and", row, inside), fast_label, slow_label)
         code.label(fast_label)
         if space != "shared":
-            _prefetch(e, site, first, host, WARP * step)
+            fast_label = _prefetch(e, site, first, host, WARP * step)
         rows = _load_row(e, host, kind, count, min(step, HOST_ALIGN))
         code.jump(join)
         code.label(slow_label)
@@ -205,22 +205,42 @@ def _load_lanes(e: Emit, space: str, base: Value, offset: int, kind: str, count:
 AHEAD = 8  # iterations that rows are fetched in advance
 
 
-def _prefetch(e: Emit, site: Value, first: Value, host: Value, nbytes: int) -> None:
-    """Asks for the row that this instruction will read some iterations later, if its stride stays.
+def _prefetch(e: Emit, site: Value, first: Value, host: Value, nbytes: int) -> str:
+    """Asks for the row that this instruction will read some iterations later; gives the label it ends in.
 
     A warp strides through a large array with the whole grid, which the CPU's own prefetchers do not see.
+    Where the last step was another, a warp has begun its walk: the rows that nobody has asked for are due.
     """
     code = e.code
     sites = code.load("ptr", code.at(L, layout.L_SITES))
-    record = code.at(sites, layout.REGION_BYTES * int(site.text))
-    last_at = code.at(record, layout.SITE_LAST)
-    stride = code.op("sub", first, code.load("i64", last_at))
+    record = code.at(sites, layout.SITE_BYTES * int(site.text))
+    last_at, stride_at, step_at = (
+        code.at(record, place) for place in (layout.SITE_LAST, layout.SITE_STRIDE, layout.SITE_STEP)
+    )
+    step = code.op("sub", first, code.load("i64", last_at))
     code.store(first, last_at)
-    code.helpers.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    jump = code.op("mul", stride, const("i64", AHEAD))
+    stride = code.load("i64", stride_at)
     room = code.op("sub", code.load("i64", code.at(record, 8)), first)
-    beyond = code.cmp("icmp uge", jump, room)  # a step backwards counts as beyond too
-    ahead = code.at(host, code.select(beyond, const("i64", 0), jump))
+    begun, on = code.fresh("begun"), code.fresh("on")
+    code.branch(code.cmp("icmp eq", step, stride), on, begun)
+    code.label(begun)
+    before = code.load("i64", step_at)
+    code.store(code.select(code.cmp("icmp eq", step, before), step, stride), stride_at)
+    code.store(step, step_at)
+    for rows in range(1, AHEAD):
+        _fetch(e, host, code.op("mul", stride, const("i64", rows)), room, nbytes)
+    code.jump(on)
+    code.label(on)
+    _fetch(e, host, code.op("mul", stride, const("i64", AHEAD)), room, nbytes)
+    return on
+
+
+def _fetch(e: Emit, host: Value, distance: Value, room: Value, nbytes: int) -> None:
+    """Asks for a row at a distance, or where that is beyond the buffer (or behind) for this one."""
+    code = e.code
+    code.helpers.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    beyond = code.cmp("icmp uge", distance, room)
+    ahead = code.at(host, code.select(beyond, const("i64", 0), distance))
     for line in range(0, nbytes, 64):
         code.line(f"call void @llvm.prefetch.p0(ptr {code.at(ahead, line).text}, i32 0, i32 3, i32 1)")
 

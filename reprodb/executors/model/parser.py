@@ -45,6 +45,12 @@ _TOKEN = re.compile(
 )
 
 
+# Far above what compilers write; text from elsewhere may say anything.
+MOST_REGISTERS = 1 << 20
+MOST_BYTES = 1 << 40  # of a variable
+MOST_INITIALISED = 1 << 26
+
+
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str
@@ -123,7 +129,8 @@ class _Parser:
 
     def next(self) -> _Token:
         token = self.tokens[self.at]
-        self.at += 1
+        if token.kind != "end":  # the end stays: whatever is expected behind it is not there
+            self.at += 1
         return token
 
     def accept(self, text: str) -> bool:
@@ -287,10 +294,16 @@ class _Parser:
                 dimensions.append(self.integer())
                 count *= dimensions[-1]
                 self.expect("]")
+        if kind not in TYPE_BYTES:
+            raise _unreadable(line, f"{name!r} without a type")
         size = TYPE_BYTES[kind]
+        if not 0 <= count * size <= MOST_BYTES:
+            raise _unreadable(line, f"{name!r} of {count} elements")
         data = None
         relocations: list[tuple[int, str, int, bool]] = []
         if self.accept("="):
+            if count * size > MOST_INITIALISED:
+                raise _unreadable(line, f"{name!r} of {count} elements with values")
             values: list[bytes] = []
             self.initialiser(kind, values, relocations)
             data = b"".join(values)
@@ -447,6 +460,8 @@ class _Parser:
             name = self.word()
             if self.accept("<"):
                 count = self.integer()
+                if len(body.registers) + count > MOST_REGISTERS:
+                    raise _unreadable(self.token.line, f"{count} registers")
                 self.expect(">")
                 names = [f"{name}{i}" for i in range(count)]
             else:
@@ -593,4 +608,10 @@ def _value(constant: Float) -> float:
 
 def parse(text: str) -> Module:
     """The module of a PTX text. Text that is no PTX known here raises UnsupportedError with its line."""
-    return _Parser(text).module()
+    parser = _Parser(text)
+    try:
+        return parser.module()
+    except RecursionError:
+        raise _unreadable(parser.token.line, "nesting this deep") from None
+    except (ValueError, OverflowError, struct.error):
+        raise _unreadable(parser.token.line, "a number that nothing here holds") from None

@@ -50,7 +50,7 @@ cached:                                            ; the region that this instru
   %sp = getelementptr i8, ptr %l, i64 {layout.L_SITES}
   %sites = load ptr, ptr %sp, align 8
   %n = zext i32 %site to i64
-  %so = mul i64 %n, {layout.REGION_BYTES}
+  %so = mul i64 %n, {layout.SITE_BYTES}
   %s = getelementptr i8, ptr %sites, i64 %so
   %s1 = getelementptr i8, ptr %s, i64 8
   %s2 = getelementptr i8, ptr %s, i64 16

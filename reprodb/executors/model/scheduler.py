@@ -352,8 +352,32 @@ done:
   ret void
 }}
 
+; Whether a warp stopped at barrier 0 of the whole block, and at no reduction. Takes the parked flag off then.
+define internal i1 @plain(ptr %w) {{
+  %ap = getelementptr i8, ptr %w, i64 {at.W_BARRIER}
+  %which = load i64, ptr %ap, align 8                ; the barrier's number and its count
+  %kp = getelementptr i8, ptr %w, i64 {at.W_KIND}
+  %kind = load i32, ptr %kp, align 4
+  %wide = zext i32 %kind to i64
+  %all = or i64 %which, %wide
+  %simple = icmp eq i64 %all, 0                      ; SYNC is 0
+  br i1 %simple, label %yes, label %no
+yes:
+  %wp = getelementptr i8, ptr %w, i64 {at.W_WHOLE}
+  %whole = load i32, ptr %wp, align 4
+  %apart = icmp eq i32 %whole, {at.NOT_WHOLE}
+  br i1 %apart, label %lanes, label %no
+lanes:
+  call void @unpark(ptr %w)
+  br label %no
+no:
+  ret i1 %simple
+}}
+
 ; Gives every warp that can run its turn, in a new order each round, until the block is done or gives way.
-define internal i32 @resume(ptr %l, ptr %b) {{
+; A `fresh` block begins with rounds that keep no account of barriers, as long as all its warps do the same:
+; wait at barrier 0, or return. At the first that does not, what the round has skipped is made up for.
+define internal i32 @resume(ptr %l, ptr %b, i1 %fresh) {{
 entry:
   %wsp = getelementptr i8, ptr %l, i64 {at.L_WARPS}
   %warps = load i32, ptr %wsp, align 4
@@ -367,28 +391,92 @@ entry:
   %stepsp = getelementptr i8, ptr %l, i64 {at.L_STEPS}
   %warpp = getelementptr i8, ptr %l, i64 {at.L_WARP}
   %warp = load ptr, ptr %warpp, align 8
-  br label %round
+  %bytesp = getelementptr i8, ptr %l, i64 {at.L_WARP_BYTES}
+  %bytes = load i64, ptr %bytesp, align 8
+  %warps.at = getelementptr i8, ptr %b, i64 {at.B_WARPS}
+  br i1 %fresh, label %brisk, label %round
+brisk:
+  call void @shuffle(ptr %b, i32 %warps)
+  br label %step
+step:
+  %q = phi i32 [ 0, %brisk ], [ %q1, %alike ]
+  %before = phi i32 [ {at.RC_ERROR}, %brisk ], [ %qrc, %alike ]
+  %qop = getelementptr i32, ptr %order, i32 %q
+  %qi = load i32, ptr %qop, align 4
+  %qiw = zext i32 %qi to i64
+  %qskip = mul i64 %qiw, %bytes
+  %qw = getelementptr i8, ptr %warps.at, i64 %qskip
+  %qfp = getelementptr i8, ptr %qw, i64 {at.W_FUEL}
+  store i64 %quantum, ptr %qfp, align 8
+  %qrc = call i32 %warp(ptr %qw, ptr %b, ptr %l)
+  %start = icmp eq i32 %q, 0
+  %agrees = icmp eq i32 %qrc, %before
+  %goes = or i1 %start, %agrees
+  br i1 %goes, label %known, label %make.up
+known:
+  switch i32 %qrc, label %make.up [ i32 {at.RC_DONE}, label %alike
+                                    i32 {at.RC_BARRIER}, label %waits ]
+waits:
+  %simple = call i1 @plain(ptr %qw)
+  br i1 %simple, label %alike, label %make.up
+alike:
+  %q1 = add i32 %q, 1
+  %qmore = icmp ult i32 %q1, %warps
+  br i1 %qmore, label %step, label %brisk.end
+brisk.end:
+  %returned.all = icmp eq i32 %qrc, {at.RC_DONE}
+  br i1 %returned.all, label %done, label %brisk
+make.up:                                           ; the turns before this one, all of which ended alike
+  %m = phi i32 [ 0, %step ], [ 0, %known ], [ 0, %waits ], [ %m1, %made ]
+  %some = icmp ne i32 %q, 0
+  %m.more = icmp ult i32 %m, %q
+  br i1 %m.more, label %make, label %handle
+make:
+  %mop = getelementptr i32, ptr %order, i32 %m
+  %mi = load i32, ptr %mop, align 4
+  %mw = call ptr @warp.record(ptr %l, ptr %b, i32 %mi)
+  %m1 = add i32 %m, 1
+  %gone = icmp eq i32 %before, {at.RC_DONE}
+  br i1 %gone, label %make.depart, label %make.arrive
+make.depart:
+  call void @depart(ptr %l, ptr %b, i32 %mi, i32 %warps)
+  br label %made
+make.arrive:
+  %mark = call i32 @arrive(ptr %l, ptr %b, ptr %mw, i32 %mi, i32 %warps)
+  br label %made
+made:
+  br label %make.up
 round:
   %stalls = phi i64 [ 0, %entry ], [ %stalls1, %round.done ]
   call void @shuffle(ptr %b, i32 %warps)
   br label %turn
 turn:
-  %k = phi i32 [ 0, %round ], [ %k1, %turn.done ]
-  %ran = phi i1 [ false, %round ], [ %ran1, %turn.done ]
-  %moved = phi i1 [ false, %round ], [ %moved1, %turn.done ]
-  %op = getelementptr i32, ptr %order, i32 %k
-  %i = load i32, ptr %op, align 4
-  %sp = getelementptr i32, ptr %status, i32 %i
+  %ko = phi i32 [ 0, %round ], [ %k1, %turn.done ]
+  %rano = phi i1 [ false, %round ], [ %ran1, %turn.done ]
+  %movedo = phi i1 [ false, %round ], [ %moved1, %turn.done ]
+  %stallso = phi i64 [ %stalls, %round ], [ %stalls.then, %turn.done ]
+  %op = getelementptr i32, ptr %order, i32 %ko
+  %io = load i32, ptr %op, align 4
+  %sp = getelementptr i32, ptr %status, i32 %io
   %s = load i32, ptr %sp, align 4
   %ready = icmp eq i32 %s, {at.READY}
   br i1 %ready, label %go, label %turn.skip
 turn.skip:
   br label %turn.done
 go:
-  %w = call ptr @warp.record(ptr %l, ptr %b, i32 %i)
-  %fp = getelementptr i8, ptr %w, i64 {at.W_FUEL}
+  %wo = call ptr @warp.record(ptr %l, ptr %b, i32 %io)
+  %fp = getelementptr i8, ptr %wo, i64 {at.W_FUEL}
   store i64 %quantum, ptr %fp, align 8
-  %rc = call i32 %warp(ptr %w, ptr %b, ptr %l)
+  %rco = call i32 %warp(ptr %wo, ptr %b, ptr %l)
+  br label %handle
+handle:
+  %k = phi i32 [ %ko, %go ], [ %q, %make.up ]
+  %i = phi i32 [ %io, %go ], [ %qi, %make.up ]
+  %w = phi ptr [ %wo, %go ], [ %qw, %make.up ]
+  %rc = phi i32 [ %rco, %go ], [ %qrc, %make.up ]
+  %ran = phi i1 [ %rano, %go ], [ true, %make.up ]
+  %moved = phi i1 [ %movedo, %go ], [ %some, %make.up ]
+  %stalls.now = phi i64 [ %stallso, %go ], [ 0, %make.up ]
   switch i32 %rc, label %failed [ i32 {at.RC_DONE}, label %returned
                                   i32 {at.RC_BARRIER}, label %barrier
                                   i32 {at.RC_QUANTUM}, label %spent ]
@@ -414,9 +502,12 @@ exhausted:
 failed:
   ret i32 {at.RC_ERROR}
 turn.done:
-  %ran1 = phi i1 [ %ran, %turn.skip ], [ true, %returned ], [ true, %barrier ], [ true, %spent ]
-  %moved1 = phi i1 [ %moved, %turn.skip ], [ true, %returned ], [ true, %barrier ], [ %moved, %spent ]
-  %k1 = add i32 %k, 1
+  %kd = phi i32 [ %ko, %turn.skip ], [ %k, %returned ], [ %k, %barrier ], [ %k, %spent ]
+  %id = phi i32 [ %io, %turn.skip ], [ %i, %returned ], [ %i, %barrier ], [ %i, %spent ]
+  %ran1 = phi i1 [ %rano, %turn.skip ], [ true, %returned ], [ true, %barrier ], [ true, %spent ]
+  %moved1 = phi i1 [ %movedo, %turn.skip ], [ true, %returned ], [ true, %barrier ], [ %moved, %spent ]
+  %stalls.then = phi i64 [ %stallso, %turn.skip ], [ 0, %returned ], [ 0, %barrier ], [ %stalls.now, %spent ]
+  %k1 = add i32 %kd, 1
   %more = icmp ult i32 %k1, %warps
   br i1 %more, label %turn, label %round.end
 round.end:
@@ -428,11 +519,11 @@ done:
 alive:
   br i1 %ran1, label %round.done, label %deadlock
 deadlock:                                          ; everyone left waits at a barrier that cannot fill
-  %w0 = call ptr @warp.record(ptr %l, ptr %b, i32 %i)
+  %w0 = call ptr @warp.record(ptr %l, ptr %b, i32 %id)
   call void @fail(ptr %w0, ptr %l, i32 {at.E_BLOCK_DEADLOCK}, i32 -2, i32 0, i64 0)
   ret i32 {at.RC_ERROR}
 round.done:
-  %plus = add i64 %stalls, 1
+  %plus = add i64 %stalls.then, 1
   %stalls1 = select i1 %moved1, i64 0, i64 %plus
   %stuck = icmp uge i64 %stalls1, %limit
   br i1 %stuck, label %yield, label %round
@@ -454,7 +545,7 @@ block:
   %op = getelementptr i64, ptr %order, i64 %k
   %number = load i64, ptr %op, align 8
   call void @begin(ptr %l, ptr %b, i64 %number)
-  %rc = call i32 @resume(ptr %l, ptr %b)
+  %rc = call i32 @resume(ptr %l, ptr %b, i1 true)
   %fine = icmp eq i32 %rc, {at.RC_DONE}
   br i1 %fine, label %next, label %done
 next:
@@ -470,7 +561,7 @@ define i32 @again(ptr %l, ptr %b) {{
   %fp.saved = alloca i32, align 4
   %fp.clean = alloca i32, align 4
 {floating_point_control(restore=False)}
-  %rc = call i32 @resume(ptr %l, ptr %b)
+  %rc = call i32 @resume(ptr %l, ptr %b, i1 false)
 {floating_point_control(restore=True)}
   ret i32 %rc
 }}
