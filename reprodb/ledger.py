@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -486,8 +485,8 @@ def _blessing(source: str, where: str, table: Mapping[str, Any]) -> Blessing:
 def parse_ledger(text: str, source: str = FILE_NAME) -> Ledger:
     """The ledger of a text. Raises UsageError for what is malformed, and for a block that was edited."""
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data = tomltext.read(text)
+    except tomltext.NotTomlError as error:
         raise UsageError(f"{source}: not TOML: {error}", remedy="resolve the merge conflict there") from None
     if unknown := sorted(data.keys() - {"blessing", "withdrawal", "retirement"}):
         raise _wrong(source, "top level", f"unknown table {unknown[0]!r}")

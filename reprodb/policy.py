@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -261,8 +260,8 @@ def _tables(source: str, data: Mapping[str, Any], key: str) -> list[tuple[str, A
 def parse_policy(text: str, source: str = FILE_NAME) -> Policy:
     """The policy of a text. Raises UsageError naming file, table, key, value and what is allowed."""
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data = tomltext.read(text)
+    except tomltext.NotTomlError as error:
         raise UsageError(f"{source}: not TOML: {error}", remedy="mend the file at that place") from None
     _Table(source, "top level", data, ("gate", "kernel", "expect", "require_equal"))
     gate = _Table(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reprodb import tomltext
 from reprodb.domain import Profile
 from reprodb.errors import UsageError
 from reprodb.toolchains import flags
@@ -17,6 +17,7 @@ from reprodb.toolchains import flags
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
+MOST_BYTES = 1 << 20  # of the file
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 
@@ -50,12 +51,15 @@ def load_profiles(path: Path) -> dict[str, Profile]:
     """
     try:
         with path.open("rb") as file:
-            data = tomllib.load(file)
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise UsageError(f"profiles file {path} is too large", allowed=f"at most {MOST_BYTES} bytes")
+        data = tomltext.read(text.decode("utf-8"))
     except OSError as error:
         raise UsageError(
             f"profiles file {path} cannot be read: {error.strerror}", remedy="check --profiles-file"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomltext.NotTomlError, UnicodeDecodeError) as error:
         raise UsageError(f"profiles file {path} is not TOML: {error}") from error
     for key in data:
         if key != "profile":

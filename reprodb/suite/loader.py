@@ -156,11 +156,17 @@ def _parse(root: Path, path: Path, place: str) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise Problem(place, "the file is too large", f"at most {MOST_BYTES} bytes")
-        return tomllib.loads(data.decode("utf-8"))
     except OSError as error:
         raise Problem(place, f"cannot be read: {error.strerror}") from None
+    return parse_toml(data, place)
+
+
+def parse_toml(data: bytes, place: str) -> dict[str, Any]:
+    """The tables of a manifest's bytes. Raises Problem, whatever the bytes are."""
+    if len(data) > MOST_BYTES:
+        raise Problem(place, "the file is too large", f"at most {MOST_BYTES} bytes")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise Problem(place, f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:

@@ -102,8 +102,11 @@ def _target(root: Path, path: Path, shown: str, name: str) -> Path | None:
     target = resolve_inside(root, path.parent, name)
     if target is None:
         raise _outside(root, shown, f'"{name}"')
-    if target.is_file():
-        return target
+    try:
+        if target.is_file():
+            return target
+    except OSError:  # a name that no file can have
+        return None
     if _climbs(name):
         raise UsageError(f'{shown} includes "{name}", which does not exist', remedy="mend the name")
     return None
