@@ -1,11 +1,12 @@
-"""`reprodb.toml` → `Policy`: what gates, what is expected to differ, what must be equal."""
+"""`reprodb.toml` → `Policy`: what gates, what is expected to differ, what must be equal, when nights come."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -90,6 +91,14 @@ class RequireEqual:
 
 
 @dataclass(frozen=True, slots=True)
+class Project:
+    """Where a repository keeps suite and profiles, from the file's folder; None leaves the bundled ones."""
+
+    suite: str | None = None
+    profiles: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The rules of a gate. The defaults are what applies without a file."""
 
@@ -102,6 +111,8 @@ class Policy:
     overrides: tuple[Override, ...] = ()
     expect: tuple[Expectation, ...] = ()
     require_equal: tuple[RequireEqual, ...] = ()
+    every: timedelta | None = None  # how often a nightly is expected; None: not said
+    project: Project = Project()
 
     def verdicts_of(self, kernel: str) -> tuple[Verdict, ...]:
         """What gates a kernel: of the overrides that match and say so, the last."""
@@ -151,6 +162,12 @@ class Policy:
                 f"profiles = {tomltext.strings(equal.profiles)}",
                 f"kernels = {tomltext.strings(equal.kernels)}",
             ]
+        if self.every is not None:
+            lines += ["", "[nightly]", f"every = {tomltext.string(_span_text(self.every))}"]
+        places = {"suite": self.project.suite, "profiles": self.project.profiles}
+        if any(places.values()):
+            lines += ["", "[project]"]
+            lines += [f"{key} = {tomltext.string(place)}" for key, place in places.items() if place]
         return "\n".join(lines) + "\n"
 
 
@@ -244,6 +261,36 @@ class _Table:
             raise self.wrong(f"{key} = {value!r}", "a day such as 2026-12-31")
         return value
 
+    def span(self, key: str) -> timedelta | None:
+        value = self.table.get(key)
+        if value is None:
+            return None
+        found = _SPAN.fullmatch(value) if isinstance(value, str) else None
+        hours = int(found[1]) * (24 if found[2] == "d" else 1) if found else 0
+        if not 1 <= hours <= _LONGEST_HOURS:
+            raise self.wrong(f"{key} = {value!r}", 'hours or days, from "1h" to "366d"')
+        return timedelta(hours=hours)
+
+    def place(self, key: str) -> str | None:
+        """A path below the file's folder, in plain names."""
+        value = self.table.get(key)
+        if value is None:
+            return None
+        parts = value.split("/") if isinstance(value, str) else [""]
+        if not all(_PLACE.fullmatch(part) for part in parts):
+            raise self.wrong(f"{key} = {value!r}", "a path below this file's folder, such as gpu/kernels")
+        return str(value)
+
+
+# How often, and where: what a repository says of itself.
+_SPAN = re.compile(r"([0-9]{1,5})([hd])")
+_LONGEST_HOURS = 366 * 24
+_PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+
+
+def _span_text(span: timedelta) -> str:
+    return f"{int(span.total_seconds() // 3600)}h"
+
 
 def _nearest(word: str, allowed: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(allowed), n=1)
@@ -263,7 +310,9 @@ def parse_policy(text: str, source: str = FILE_NAME) -> Policy:
         data = tomltext.read(text)
     except tomltext.NotTomlError as error:
         raise UsageError(f"{source}: not TOML: {error}", remedy="mend the file at that place") from None
-    _Table(source, "top level", data, ("gate", "kernel", "expect", "require_equal"))
+    _Table(source, "top level", data, ("gate", "kernel", "expect", "require_equal", "nightly", "project"))
+    nightly = _Table(source, "[nightly]", data.get("nightly", {}), ("every",))
+    project = _Table(source, "[project]", data.get("project", {}), ("suite", "profiles"))
     gate = _Table(
         source,
         "[gate]",
@@ -307,6 +356,8 @@ def parse_policy(text: str, source: str = FILE_NAME) -> Policy:
         overrides=tuple(overrides),
         expect=tuple(expect),
         require_equal=tuple(equal),
+        every=nightly.span("every"),
+        project=Project(project.place("suite"), project.place("profiles")),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date
+import shutil
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,14 @@ from reprodb.policy import (
     Expectation,
     Override,
     Policy,
+    Project,
     RequireEqual,
     load_policy,
     parse_policy,
 )
+from reprodb.profiles import load_profiles
+from reprodb.suite import bundled_suite
+from tests.command import reprodb
 
 WHOLE = """
 [gate]
@@ -174,3 +179,44 @@ def test_the_canonical_text_reads_back_as_the_same_policy(policy: Policy) -> Non
     text = policy.text()
     assert parse_policy(text) == policy
     assert parse_policy(text).text() == text
+
+
+# --- The repository ----------------------------------------------------------------------------
+
+
+def test_how_often_nights_come_and_where_things_are() -> None:
+    policy = parse_policy(
+        '[nightly]\nevery = "2d"\n[project]\nsuite = "gpu/kernels"\nprofiles = "builds/profiles.toml"\n'
+    )
+    assert policy.every == timedelta(days=2)
+    assert policy.project == Project("gpu/kernels", "builds/profiles.toml")
+    assert parse_policy(policy.text()) == policy
+    assert "[nightly]" not in Policy().text()
+
+
+@pytest.mark.parametrize("every", ['"0h"', '"24"', '"-1d"', "24", '"99999h"', '"1 day"', '"٣h"'])
+def test_a_cadence_that_is_none(every: str) -> None:
+    with pytest.raises(UsageError, match=r"\[nightly\]: every"):
+        parse_policy(f"[nightly]\nevery = {every}\n")
+
+
+@pytest.mark.parametrize(
+    "place", ["/srv/kernels", "../kernels", "a/../../b", "", ".", "a//b", ".git", "a\\\\b"]
+)
+def test_a_place_outside_the_repository_is_refused(place: str) -> None:
+    with pytest.raises(UsageError, match=r"\[project\]: suite"):
+        parse_policy(f'[project]\nsuite = "{place}"\n')
+
+
+def test_commands_take_the_repositorys_own_suite_and_profiles(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parent / "suites" / "cases", tmp_path / "gpu" / "own")
+    toml = '[project]\nsuite = "gpu/own"\nprofiles = "gpu/own/profiles.toml"\n'
+    (tmp_path / "reprodb.toml").write_text(toml)
+    assert reprodb("kernels", "--json", folder=tmp_path).json["root"] == "gpu/own"
+    named = reprodb("kernels", "--json", "--suite", bundled_suite(), folder=tmp_path).json
+    assert named["suite"] == "reprodb"
+    own = {row["profile"] for row in reprodb("profiles", "--json", folder=tmp_path).json["profiles"]}
+    assert own == set(load_profiles(tmp_path / "gpu/own/profiles.toml"))
+    (tmp_path / "reprodb.toml").write_text("[project]\nsuit = 1\n")
+    said = reprodb("kernels", folder=tmp_path)
+    assert (said.code, "did you mean 'suite'?" in said.err) == (2, True)

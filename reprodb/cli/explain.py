@@ -17,6 +17,7 @@ from reprodb.cli.options import (
     QuietOption,
     StoreOption,
     TimeoutOption,
+    own_suites,
 )
 from reprodb.errors import Exit
 
@@ -45,7 +46,10 @@ def explain(
     suite: Annotated[
         list[Path] | None,
         typer.Option(
-            "--suite", metavar="PATH", help="Where sources are looked for (repeatable); the bundled suite."
+            "--suite",
+            metavar="PATH",
+            callback=own_suites,
+            help="Where sources are looked for (repeatable); reprodb.toml's, else the bundled suite.",
         ),
     ] = None,
     limit: Annotated[

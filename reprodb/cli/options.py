@@ -1,17 +1,56 @@
 """Options that mean the same in every command."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from reprodb.policy import Project
+
+
+def _project() -> "Project":
+    """What the current folder's reprodb.toml says about where things are."""
+    from reprodb.policy import FILE_NAME, Project, load_policy
+
+    file = Path(FILE_NAME)
+    return load_policy(file).project if file.is_file() else Project()
+
+
+def own_suite(named: Path | None) -> Path | None:
+    """The suite that was named, else the repository's own; None where the bundled one is meant."""
+    own = None if named else _project().suite
+    return Path(own) if own else named
+
+
+def own_suites(named: list[Path] | None) -> list[Path] | None:
+    own = None if named else own_suite(None)
+    return [own] if own else named
+
+
+def own_profiles(named: Path | None) -> Path | None:
+    """The profiles file that was named, else the repository's own; None where the bundled one is meant."""
+    own = None if named else _project().profiles
+    return Path(own) if own else named
+
+
 SuiteOption = Annotated[
     Path | None,
-    typer.Option("--suite", metavar="PATH", help="Folder of kernels; the bundled suite by default."),
+    typer.Option(
+        "--suite",
+        metavar="PATH",
+        callback=own_suite,
+        help="Folder of kernels; reprodb.toml's, else the bundled suite.",
+    ),
 ]
 ProfilesFileOption = Annotated[
     Path | None,
-    typer.Option("--profiles-file", metavar="FILE", help="Build profiles; the bundled file by default."),
+    typer.Option(
+        "--profiles-file",
+        metavar="FILE",
+        callback=own_profiles,
+        help="Build profiles; reprodb.toml's, else the bundled file.",
+    ),
 ]
 KernelOption = Annotated[
     list[str] | None, typer.Option("--kernel", metavar="NAME", help="Only these kernels (repeatable, globs).")

@@ -15,6 +15,7 @@ from reprodb.cli.options import (
     QuietOption,
     StoreOption,
     TimeoutOption,
+    own_suites,
 )
 from reprodb.errors import Exit, UsageError
 
@@ -58,7 +59,10 @@ def trace(
     suite: Annotated[
         list[Path] | None,
         typer.Option(
-            "--suite", metavar="PATH", help="Where sources are looked for (repeatable); the bundled suite."
+            "--suite",
+            metavar="PATH",
+            callback=own_suites,
+            help="Where sources are looked for (repeatable); reprodb.toml's, else the bundled suite.",
         ),
     ] = None,
     database: DatabaseOption = None,
