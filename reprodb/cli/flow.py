@@ -74,7 +74,9 @@ def record_run(
     A run that is interrupted keeps its recorded results and stays incomplete. Raises ReprodbError where
     nothing can be planned or executed.
     """
+    listener.stage("device")
     with terminated_as_interrupt(), opened_bench(options, listener) as bench:
+        listener.stage("plan")
         plan = make_plan(options, bench)
         for skipped in plan.skipped:
             listener.said(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}")
@@ -82,10 +84,12 @@ def record_run(
             run = _new_run(options, plan, bench, now)
         else:
             run = _resumed(options.resume, options, database, plan, bench)
+        listener.stage("canaries")
         canaries = run_canaries(plan, bench)
         for canary in canaries:
             if not canary.ok:
                 listener.said(f"canary {canary.name}: {canary.sentence}")
+        listener.stage("results")
         run_id = _record(plan, replace(run, canaries=canaries), bench, database, listener)
         database.finish(run_id, None, now(), canaries=canaries)
     return RecordedRun(database.run(run_id), database.results(run_id), plan.suite, bench.where.sentence)

@@ -27,6 +27,7 @@ from reprodb.cli.options import (
     StoreOption,
     SuiteOption,
     TimeoutOption,
+    TimingsOption,
 )
 from reprodb.cli.run import CaseOption, KeepOption, NoCompileOption, ResumeOption, SeedOption
 
@@ -68,6 +69,7 @@ def nightly(
         "reports"
     ),
     junit: JunitOption = None,
+    timings: TimingsOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,6 +81,7 @@ def nightly(
     from reprodb.cli import judging
     from reprodb.cli.flow import RunOptions, record_run, utc_now
     from reprodb.cli.progress import listener
+    from reprodb.cli.timings import Timed
     from reprodb.store import open_store
 
     rules, blessings = judging.policy_at(policy), judging.ledger_at(ledger)
@@ -104,12 +107,15 @@ def nightly(
         policy=rules.text(),
     )
     with open_store(db, write=True) as database:
-        with listener(quiet=quiet or as_json) as said:
+        watch = Timed(listener(quiet=quiet or as_json))
+        with watch as said:
             for note in database.notes:
                 said.said(note)
             recorded = record_run(options, database, said)
         everything = not (kernel or case)
+        watch.stage("compare")
         diff = judge_night(database, recorded, rules, blessings, utc_now(), everything=everything)
+        watch.stage("report")
         # The verdict first: a report that cannot be written must not cost it.
         judging.show_diff(diff, as_json=as_json, quiet=quiet)
         page = write_report(database, diff, recorded, out)
@@ -117,6 +123,8 @@ def nightly(
             judging.write_junit(diff, junit)
         judging.write_github(diff, recorded.suite)
         typer.echo(f"report: {page}", err=True)
+        if timings:
+            typer.echo("\n".join(watch.lines()), err=True)
     raise typer.Exit(diff.exit_code)
 
 

@@ -85,6 +85,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Limit a result.")
 ]
+TimingsOption = Annotated[bool, typer.Option("--timings", help="Say at the end where the time went.")]
 JobsOption = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Parallel processes; all cores by default.")
 ]

@@ -24,6 +24,9 @@ class Listener(Protocol):
     def said(self, sentence: str) -> None:
         """Something that a person should know: which lane was taken and why, a skipped profile."""
 
+    def stage(self, name: str) -> None:
+        """The next part of the run begins."""
+
     def planned(self, plan: Plan) -> None:
         """The work is known: how many results will come."""
 
@@ -70,6 +73,9 @@ class Silent:
         return
 
     def said(self, sentence: str) -> None:
+        return
+
+    def stage(self, name: str) -> None:
         return
 
     def planned(self, plan: Plan) -> None:
