@@ -74,6 +74,22 @@ class Repository:
         line = ("--first-parent", "--reverse", f"{good.sha}..{bad.sha}", "--", path)
         return (good, *self._commits(*line))
 
+    def merge_base(self, one: Commit, other: Commit) -> Commit:
+        """The commit where two lines of history parted. UsageError where git knows of none."""
+        done, text = self._git("merge-base", one.sha, other.sha)
+        if not done.ok or not _is_hash(text.strip()):
+            raise UsageError(
+                f"{one.label} and {other.label} have no commit in common here",
+                allowed="commits of one history, all of it fetched",
+                remedy="fetch the whole history: git fetch --unshallow, or fetch-depth: 0 in CI",
+            )
+        return self._commits("--max-count=1", text.strip())[0]
+
+    def changed(self) -> bool:
+        """Whether the folder has anything that is not committed."""
+        path = f":(top,literal){self.inside.as_posix()}" if self.inside.parts else ":(top)"
+        return bool(self._text("status", "--porcelain", "--untracked-files=normal", "--", path).strip())
+
     @contextmanager
     def worktree(self, commit: Commit) -> Iterator[Path]:
         """The folder as it was at a commit, in a temporary worktree that is gone afterwards.

@@ -17,6 +17,7 @@ def _register(app: typer.Typer) -> None:
         bless,
         build,
         bundles,
+        check,
         claim,
         code,
         db,
@@ -35,6 +36,7 @@ def _register(app: typer.Typer) -> None:
 
     nightly.register(app)
     diff.register(app)
+    check.register(app)
     dossier.register(app)
     explain.register(app)
     bisect.register(app)

@@ -174,18 +174,24 @@ def write_junit(diff: Diff, path: Path) -> None:
     write_whole(path, junit.diff(diff))
 
 
-def write_github(diff: Diff, suite: Suite | None = None, environ: Mapping[str, str] = os.environ) -> None:
-    """Step summary and annotations, where GitHub runs the command; on the kernel's line with its suite."""
+def write_github(
+    diff: Diff,
+    suite: Suite | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    report: Path | None = None,
+) -> None:
+    """Step summary, outputs and annotations, where GitHub runs the command.
+
+    Annotations stand on the kernel's line where its suite is given. The step's outputs are `verdict` (the
+    headline), `exit-code` and `report` (the page's path, or empty).
+    """
     if environ.get("GITHUB_ACTIONS") != "true":
         return
     from reprodb.render import github
 
-    if summary := environ.get("GITHUB_STEP_SUMMARY"):
-        try:
-            with Path(summary).open("a", encoding="utf-8") as file:
-                file.write(github.summary(diff))
-        except OSError as error:
-            raise StoreError(f"the step summary {summary} cannot be written: {error.strerror}") from None
+    _append(environ.get("GITHUB_STEP_SUMMARY"), github.summary(diff), "step summary")
+    _append(environ.get("GITHUB_OUTPUT"), github.outputs(diff, str(report or "")), "file of outputs")
     folder = ""
     if suite is not None:
         workspace = Path(environ.get("GITHUB_WORKSPACE", ".")).resolve()
@@ -193,6 +199,16 @@ def write_github(diff: Diff, suite: Suite | None = None, environ: Mapping[str, s
         folder = str(root.relative_to(workspace)) if root.is_relative_to(workspace) else ""
     for line in github.annotations(diff, folder, _line_finder(suite)):
         typer.echo(line, err=True)
+
+
+def _append(file: str | None, text: str, what: str) -> None:
+    if not file:
+        return
+    try:
+        with Path(file).open("a", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise StoreError(f"the {what} {file} cannot be written: {error.strerror}") from None
 
 
 def _line_finder(suite: Suite | None) -> Callable[[Kernel], int | None] | None:

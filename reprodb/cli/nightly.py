@@ -121,7 +121,7 @@ def nightly(
         page = write_report(database, diff, recorded, out)
         if junit is not None:
             judging.write_junit(diff, junit)
-        judging.write_github(diff, recorded.suite)
+        judging.write_github(diff, recorded.suite, report=page)
         typer.echo(f"report: {page}", err=True)
         if timings:
             typer.echo("\n".join(watch.lines()), err=True)

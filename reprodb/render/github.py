@@ -181,6 +181,12 @@ def _cell(cell: matrix_.Cell | None) -> str:
     return f"{'★ ' if cell.reference else ''}{cell.label}{sub}{lost}"
 
 
+def outputs(value: Diff, report: str = "") -> str:
+    """Lines for GITHUB_OUTPUT: each value one line, since a line break in it would begin another output."""
+    pairs = {"verdict": headline(value), "exit-code": str(value.exit_code), "report": report}
+    return "".join(f"{key}={' '.join(visible(text).split())}\n" for key, text in pairs.items())
+
+
 # --- Annotations -------------------------------------------------------------------------------
 
 
