@@ -119,8 +119,12 @@ class Compilers:
         for toolchain in self._found:
             if toolchain.compiler == compiler and toolchain.version == version:
                 return toolchain
-        command = f"reprodb toolchains install {compiler} {version}"
+        return self.fetched(compiler, version)
+
+    def fetched(self, compiler: str, version: str) -> Toolchain | Missing:
+        """A version installed whatever is found already, where installing was asked for."""
         if self._install is None:
+            command = f"reprodb toolchains install {compiler} {version}"
             return Missing(f"{compiler} {version} is not installed", command)
         try:
             toolchain = self._install(compiler, version)

@@ -12,6 +12,7 @@ from reprodb.version import __version__
 def _register(app: typer.Typer) -> None:
     """Every command, in the order in which `--help` shows them. Modules here import nothing heavy."""
     from reprodb.cli import (
+        atlas,
         baselines,
         bisect,
         bless,
@@ -40,6 +41,7 @@ def _register(app: typer.Typer) -> None:
     dossier.register(app)
     explain.register(app)
     bisect.register(app)
+    atlas.register(app)
     trace.register(app)
     bless.register(app)
     baselines.register(app)

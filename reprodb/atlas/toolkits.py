@@ -1,0 +1,92 @@
+"""Which releases an atlas is made of: words of the command line → installed toolchains, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from reprodb.domain import Toolchain
+from reprodb.errors import ToolchainError, UsageError
+from reprodb.recovery import Compilers, Missing
+
+if TYPE_CHECKING:
+    from reprodb.versions import Index
+
+COMPILER = "nvrtc"
+EVERY = "all"
+
+
+def chosen(
+    words: str | None, compilers: Compilers, index: Index | None, *, headers: bool
+) -> tuple[Toolchain, ...]:
+    """The toolchains that `12.0,12.4`, `all` or nothing (all that are installed) stand for.
+
+    A version names an exact one, or the newest installed that starts with it, else the newest published one,
+    which is then installed where that is allowed. With `headers` an installed one without CUDA's headers is
+    installed anew with them where that is allowed. Raises UsageError for what is no version or less than two,
+    and ToolchainError for those that are not here and may not, or cannot, be installed.
+    """
+    here = [t for t in compilers.found if t.compiler == COMPILER]
+    wanted = _wanted(words, here, index)
+    if len(wanted) < 2:
+        found = ", ".join(str(version) for version in wanted) or "none"
+        raise UsageError(
+            f"an atlas needs two versions of {COMPILER} at least, and there is {found}",
+            allowed=f"--toolkits 12.9,13.0, or --toolkits {EVERY} for every published release",
+        )
+    toolchains, missing = [], []
+    for version in wanted:
+        toolchain = compilers.version(COMPILER, version)
+        if isinstance(toolchain, Missing):
+            missing.append(toolchain)
+        else:
+            toolchains.append(_with_headers(toolchain, compilers) if headers else toolchain)
+    if missing:
+        raise ToolchainError(
+            "; ".join(m.why for m in missing),
+            remedy="\n        ".join(dict.fromkeys(m.remedy for m in missing if m.remedy)),
+        )
+    unique = {toolchain.version: toolchain for toolchain in toolchains}
+    return tuple(sorted(unique.values(), key=lambda toolchain: Version(toolchain.version)))
+
+
+def stored(words: str | None, there: Iterable[Toolchain]) -> tuple[Toolchain, ...]:
+    """The same of the toolchains whose artifacts a store has."""
+    return chosen(None if words == EVERY else words, Compilers(there), None, headers=False)
+
+
+def _wanted(words: str | None, here: Sequence[Toolchain], index: Index | None) -> list[str]:
+    """Exact versions, or beginnings of versions that are not here."""
+    installed = sorted((Version(t.version) for t in here), reverse=True)
+    if words is None:
+        return [str(version) for version in installed]
+    if words == EVERY:
+        return _published(here, index)
+    wanted = []
+    for word in (part.strip() for part in words.split(",")):
+        if not all(part.isascii() and part.isdigit() for part in word.split(".")) or word.count(".") > 2:
+            raise UsageError(
+                f"--toolkits names {word!r}", allowed=f"versions such as 12.4 or 12.6.85, or {EVERY}"
+            )
+        fitting = [str(v) for v in installed if str(v) == word or str(v).startswith(f"{word}.")]
+        wanted.append(fitting[0] if fitting else word)
+    return list(dict.fromkeys(wanted))
+
+
+def _published(here: Sequence[Toolchain], index: Index | None) -> list[str]:
+    from reprodb.versions import known
+
+    versions = known(COMPILER, (12, 13), here, index).versions
+    newest = {(v.major, v.minor): v for v in versions}  # ascending: the newest of a release stays
+    return [str(version) for version in newest.values()]
+
+
+def _with_headers(toolchain: Toolchain, compilers: Compilers) -> Toolchain:
+    from reprodb.toolchains import headers
+
+    if headers.folders(toolchain) or not compilers.may_install:
+        return toolchain
+    fetched = compilers.fetched(toolchain.compiler, toolchain.version)
+    return toolchain if isinstance(fetched, Missing) else fetched
