@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import compare, model, nightly, startup
+from benchmarks import compare, history, model, nightly, startup
 from benchmarks.harness import Row, Spread
 from reprodb.codec import encode
 from reprodb.environment import host_environment
@@ -22,6 +22,7 @@ WITHOUT_GPU: dict[str, Callable[[], list[Row]]] = {
     "compare": compare.rows,
     "model": model.rows,
     "nightly": nightly.rows,
+    "history": history.rows,
 }
 
 
@@ -31,7 +32,9 @@ def _gpu() -> dict[str, Callable[[], list[Row]]]:
     return {"gpu": gpu.rows}
 
 
-def _time(spread: Spread) -> str:
+def _time(spread: Spread, unit: str = "s") -> str:
+    if unit != "s":
+        return f"{spread.median:.0f} {unit}"
     scale, unit = (1, "s") if spread.median >= 1 else (1e3, "ms") if spread.median >= 1e-3 else (1e6, "µs")
     return f"{spread.median * scale:.3g} {unit} ({spread.low * scale:.3g}–{spread.high * scale:.3g})"
 
@@ -43,7 +46,14 @@ def _ratio(spread: Spread) -> str:
 def _goal(row: Row) -> str:
     if row.met is None:
         return "–"
-    wanted = f"≤ {row.goal:g} s" if row.goal is not None else f"ratio ≤ {row.goal_ratio:g}"
+    wanted = " and ".join(
+        words
+        for words, goal in (
+            (f"≤ {row.goal} {row.unit}", row.goal),
+            (f"ratio ≤ {row.goal_ratio}", row.goal_ratio),
+        )
+        if goal is not None
+    )
     return f"{wanted}: {'met' if row.met else 'MISSED'}"
 
 
@@ -60,8 +70,14 @@ def main() -> int:
     table = Table("benchmark", "lane", "ours: median (min–max)", "peer", "peer: median", "ratio", "goal")
     for row in rows:
         table.add_row(
-            row.name, row.lane, _time(row.ours), row.peer_name, _time(row.peer), _ratio(row.ratio), _goal(row)
-        )  # fmt: skip
+            row.name,
+            row.lane,
+            _time(row.ours, row.unit),
+            row.peer_name,
+            _time(row.peer, row.unit),
+            _ratio(row.ratio),
+            _goal(row),
+        )
     Console(width=180 if not sys.stdout.isatty() else None).print(table)
     RESULTS.mkdir(exist_ok=True)
     name = "gpu" if options.gpu else "cpu"

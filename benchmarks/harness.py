@@ -23,7 +23,7 @@ class Spread:
 class Row:
     """One benchmark: seconds of ours and of the peer, their ratio, and the goal where there is one.
 
-    `goal` is the most seconds allowed for ours (`goal_ratio` the highest ratio); None where none is set.
+    `goal` is the most seconds (or `unit`) allowed for ours, `goal_ratio` the highest ratio, where one is set.
     """
 
     name: str
@@ -34,15 +34,15 @@ class Row:
     ratio: Spread
     goal: float | None = None
     goal_ratio: float | None = None
+    unit: str = "s"
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal was met; None without one."""
-        if self.goal is not None:
-            return self.ours.median <= self.goal
-        if self.goal_ratio is not None:
-            return self.ratio.median <= self.goal_ratio
-        return None
+        """Whether every goal that is set was met; None without one."""
+        if self.goal is None and self.goal_ratio is None:
+            return None
+        within = self.goal is None or self.ours.median <= self.goal
+        return within and (self.goal_ratio is None or self.ratio.median <= self.goal_ratio)
 
 
 def seconds(call: Callable[[], object]) -> float:
