@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from reprodb.errors import ExecutionError, UnsupportedError
+from reprodb.executors.model import passing
 from reprodb.executors.model.ptx import (
     Args,
     Function,
@@ -54,11 +55,12 @@ def flatten(module: Module, entry: str) -> Flat:
         )
     flattener = _Flattener(module)
     body = tuple(flattener.expand(function, "", {}, None, 0))
+    body, held = passing.in_registers(body, flattener.passed)
     return Flat(
         entry,
         function.params,
-        flattener.registers,
-        flattener.variables,
+        flattener.registers | {passing.register(name): kind for name, kind in held.items()},
+        {name: v for name, v in flattener.variables.items() if name not in held},
         flattener.tables,
         body,
         function.line,
@@ -71,6 +73,7 @@ class _Flattener:
         self.registers: dict[str, str] = {}
         self.variables: dict[str, Variable] = {}
         self.tables: dict[str, tuple[str, ...]] = {}
+        self.passed: list[str] = []  # the variables that calls pass arguments and results in
         self.calls = 0
 
     def expand(
@@ -88,6 +91,8 @@ class _Flattener:
             names[variable.name] = own
             space = "shared" if variable.space == "shared" else "local"
             self.variables[own] = replace(variable, name=own, space=space)
+            if variable.space == "param":
+                self.passed.append(own)
         for register, kind in function.registers.items():
             self.registers[register + suffix] = kind
         for label in labels | set(function.tables):
