@@ -16,7 +16,17 @@ ROUNDS = 3
 
 def _night(folder: Path) -> None:
     """One nightly in `folder`, with every cache of reprodb's own inside it."""
-    command = [sys.executable, "-m", "reprodb", "nightly", "--device", "model", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "reprodb",
+        "nightly",
+        "--tag",
+        "published",
+        "--device",
+        "model",
+        "--quiet",
+    ]
     command += [part for name in PROFILES for part in ("--profile", name)]
     environment = os.environ | {"REPRODB_CACHE": str(folder / "cache")}
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)

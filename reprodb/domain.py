@@ -299,11 +299,16 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A folder of kernels under a stable name that is part of every scope."""
+    """A folder of kernels under a stable name that is part of every scope.
+
+    `default_tags` are those of the kernels that run where neither kernels nor tags are asked for; all of them
+    where it is empty.
+    """
 
     name: str
     root: Path
     kernels: tuple[Kernel, ...]
+    default_tags: tuple[str, ...] = ()
 
 
 # --- Builds ------------------------------------------------------------------------------------

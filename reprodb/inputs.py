@@ -19,6 +19,9 @@ __all__ = ["PATTERNS", "chunks", "digest", "generate", "label", "resolve"]
 # Elements a chunk: 1 MiB of float32, which caches hold.
 CHUNK = 1 << 18
 
+# Binades of normal numbers below 2, of each float type.
+_BINADES = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}
+
 BEYOND = 1 << 64  # whole numbers larger than this are no element of any type
 
 
@@ -92,6 +95,8 @@ def _integer_range(dtype: str) -> tuple[int, int]:
 
 def _check_together(pattern: str, dtype: str, values: Mapping[str, Number]) -> None:
     """What depends on more than one parameter, or on the element type."""
+    if pattern == "wide" and values["binades"] > (most := _BINADES[dtype]):
+        raise UsageError(f"binades = {int(values['binades'])} do not fit {dtype}", allowed=f"1 to {most}")
     if pattern == "integers":
         low, high = values["low"], values["high"]
         if low > high:

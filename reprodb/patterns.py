@@ -136,6 +136,19 @@ def _cancelling(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Ar
         yield _cast(groups.reshape(-1)[:size], dtype)
 
 
+def _wide(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array]:
+    exponent_bits, fraction_bits = _LAYOUT[dtype]
+    words = np.dtype(f"<u{DTYPE_BYTES[dtype]}")
+    bias, mask = (1 << (exponent_bits - 1)) - 1, (1 << exponent_bits) - 1
+    binades = int(params["binades"])
+    for chunk in _random_bits(dtype, int(params["seed"]), sizes):
+        bits = chunk.view(words)
+        drawn = (bits >> words.type(fraction_bits)) & words.type(mask)
+        exponent = words.type(bias) - drawn % words.type(binades)
+        kept = bits & words.type(~(mask << fraction_bits) & ((1 << 8 * words.itemsize) - 1))
+        yield (kept | (exponent << words.type(fraction_bits))).view(storage(dtype))
+
+
 def _index(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array]:
     start = 0
     for size in sizes:
@@ -261,6 +274,12 @@ PATTERNS: Mapping[str, PatternSpec] = MappingProxyType(
             FLOATS,
             _cancelling,
             _params(seed=_SEED, scale=Param(1048576.0, "number", 0.0, 1e300)),
+        ),
+        "wide": PatternSpec(
+            "random signs and fractions, sizes spread over the binades below 2: nearly every addition rounds",
+            FLOATS,
+            _wide,
+            _params(seed=_SEED, binades=Param(12, "integer", 1, 1023)),
         ),
         "special": PatternSpec(
             "special values in a cycle, then random bits",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reprodb.cli.flow import RecordedRun
 from reprodb.cli.nightly import judge_night
-from reprodb.domain import CanaryOutcome, Environment, Result, Run, Suite
+from reprodb.domain import CanaryOutcome, Environment, Kernel, Result, Run, Suite
 from reprodb.findings import Comparison, Diff, Verdict
 from reprodb.ledger import Ledger, load_ledger
 from reprodb.policy import parse_policy
@@ -37,8 +37,9 @@ class Nights:
         canaries: tuple[CanaryOutcome, ...] = (),
         finish: bool = True,
         at: datetime | None = None,
+        kernels: tuple[Kernel, ...] = (),
     ) -> Diff:
-        """One night of the whole suite; a run that was cut off where `finish` is false."""
+        """One night of the whole suite, of `kernels` where these are given; cut off where `finish` is false."""
         self.count += 1
         started = at or STARTED + timedelta(days=self.count)
         run = Run(
@@ -57,7 +58,7 @@ class Nights:
                 return Diff(None, run, ())
             done = started + timedelta(minutes=1)
             store.finish(run_id, None, done, canaries=canaries)
-            suite = Suite("reprodb", self.folder, ())
+            suite = Suite("reprodb", self.folder, kernels)
             recorded = RecordedRun(store.run(run_id), store.results(run_id), suite, "")
             now = max(datetime.now(UTC), done)
             return judge_night(store, recorded, parse_policy(self.policy), self.ledger, now, everything=True)

@@ -17,7 +17,7 @@ from reprodb.digest import hex64, run_hash
 from reprodb.domain import Accuracy, Determinism, Kernel, OutputSamples, Role
 from reprodb.inputs import generate, resolve
 from reprodb.profiles import bundled_profiles, load_profiles
-from reprodb.suite import bundled_suite, load_suite
+from reprodb.suite import bundled_suite, load_suite, select_kernels
 from reprodb.toolchains import catalog, pool
 
 SUITES = Path(__file__).parent / "suites"
@@ -170,7 +170,8 @@ def test_one_atomic_an_element_cannot_meet_1e_5() -> None:
 def test_the_six_kernels() -> None:
     suite = load_suite(bundled_suite())
     assert suite.name == "reprodb"
-    assert [(k.name, k.determinism, k.cases[0].name) for k in suite.kernels] == [
+    six = select_kernels(suite, (), ("published",))
+    assert [(k.name, k.determinism, k.cases[0].name) for k in six] == [
         ("sum_global_atomic", Determinism.NOT_GUARANTEED, "ramp1000-4194304"),
         ("sum_shared_atomic", Determinism.NOT_GUARANTEED, "ramp1000-4194304"),
         ("sum_squares_atomic", Determinism.NOT_GUARANTEED, "ramp1000-4194915"),
@@ -178,7 +179,14 @@ def test_the_six_kernels() -> None:
         ("sum_squares_tree", Determinism.RUN_TO_RUN, "ramp1000-4194915"),
         ("sum_tree_atomic", Determinism.NOT_GUARANTEED, "ramp1000-4194304"),
     ]
-    assert all(k.shape_defines == ("BLOCKS", "THREADS") for k in suite.kernels)
+    assert all(k.shape_defines == ("BLOCKS", "THREADS") for k in six)
+
+
+def test_every_kernel_is_in_the_full_selection_and_the_quick_ones_run_by_default() -> None:
+    suite = load_suite(bundled_suite())
+    assert suite.default_tags == ("quick",)
+    assert select_kernels(suite, (), ("full",)) == suite.kernels
+    assert select_kernels(suite, ()) == select_kernels(suite, (), ("quick",))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +208,7 @@ def test_block_sums_are_witnesses_with_their_own_guarantee(name: str, guarantee:
 def test_accumulators_that_atomics_meet_in_start_at_zero() -> None:
     for root in ROOTS.values():
         for kernel in load_suite(root).kernels:
-            if "atomic" in kernel.tags and kernel.name != "append":
+            if "atomic" in kernel.tags and "append" not in kernel.name:
                 results = [b for b in kernel.cases[0].buffers if b.role is Role.RESULT]
                 assert [b.init for b in results] == ["zero"], kernel.name
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprodb.bits import values_of
 from reprodb.digest import sha256
 from reprodb.domain import DTYPE_BYTES, Input
 from reprodb.errors import UsageError
@@ -54,6 +55,7 @@ def test_ramp1000_is_not_what_a_fused_ramp_would_be() -> None:
             [0x3F800000, 0x3F800000, 0x40000000, 0x40400000, 0x3F800000, 0x40000000, 0x40400000, 0x40000000],
         ),
         (_spec("cancelling", 4, seed=68), [0x49BE4A01, 0x3EF7FEEA, 0xC9BE4A01, 0x3F0B0364]),
+        (_spec("wide", 4, seed=68), [0x3B1402CB, 0x3C7F752A, 0xBA836440, 0xBAABE925]),
         (_spec("bits", 4, seed=68), [0x7C9402CB, 0x7BFF752A, 0x8B036440, 0xD92BE925]),
         (_spec("ones", 2), [0x3F800000] * 2),
         (_spec("ones", 2, "bfloat16"), [0x3F80] * 2),
@@ -88,6 +90,14 @@ def test_integers_sum_exactly_in_any_order() -> None:
     forward = np.cumsum(values, dtype=np.float32)[-1]
     backward = np.cumsum(values[::-1], dtype=np.float32)[-1]
     assert forward == backward == np.sum(values, dtype=np.float64)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_wide_values_lie_in_their_binades_and_use_each(dtype: str) -> None:
+    values = values_of(generate(_spec("wide", 8192, dtype, seed=1, binades=9)), dtype).astype(np.float64)
+    exponents = np.frexp(np.abs(values))[1] - 1  # 2^e <= |x| < 2^(e + 1)
+    assert set(exponents.tolist()) == set(range(-8, 1))
+    assert 0.45 < float(np.mean(values < 0)) < 0.55
 
 
 def test_cancelling_pairs_are_exact_opposites() -> None:
@@ -257,6 +267,8 @@ def test_labels_of_different_parameters_differ() -> None:
         ("normal", "float32", {"seed": "1"}, ["seed = '1'"]),
         ("cancelling", "float32", {"scale": -1.0}, ["scale = -1.0", "a number from 0"]),
         ("cancelling", "float32", {"scale": float("nan")}, ["scale = nan"]),
+        ("wide", "float16", {"binades": 16}, ["binades = 16 do not fit float16", "1 to 15"]),
+        ("wide", "float32", {"binades": 0}, ["binades = 0", "an integer from 1"]),
         ("integers", "float32", {"low": 5, "high": 3}, ["low = 5", "low <= high"]),
         ("integers", "int8", {"high": 128}, ["int8", "-128 to 127"]),
         ("constant", "float32", {}, ["exactly one of value and bits"]),

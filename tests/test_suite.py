@@ -747,6 +747,38 @@ def test_selecting_by_glob_keeps_the_suites_order(root: Path) -> None:
     assert [k.name for k in select_kernels(suite, ["sum_*"])] == ["sum_a", "sum_b"]
 
 
+def test_selecting_by_tag(root: Path) -> None:
+    suite = _named(root, "alpha", "beta")
+    alpha, beta = (replace(k, tags=("quick", k.name)) for k in suite.kernels)
+    suite = replace(suite, kernels=(alpha, replace(beta, tags=("full",))))
+
+    def names(suite: Suite, globs: tuple[str, ...], tags: tuple[str, ...] = ()) -> list[str]:
+        return [k.name for k in select_kernels(suite, globs, tags)]
+
+    assert names(suite, ()) == ["alpha", "beta"]
+    assert names(suite, (), ("quick",)) == ["alpha"]
+    assert names(suite, (), ("full", "alpha")) == ["alpha", "beta"]
+    assert names(suite, ("b*",), ("full",)) == ["beta"]
+    chosen = replace(suite, default_tags=("full",))
+    assert names(chosen, ()) == ["beta"]
+    assert names(chosen, ("alpha",)) == ["alpha"]  # what is named runs, whatever is the default
+    assert names(chosen, (), ("quick",)) == ["alpha"]
+    with _refused("no kernel with the tag 'quik'", "did you mean 'quick'?", "alpha, full, quick"):
+        select_kernels(suite, (), ("quik",))
+    with _refused("no kernel is called a* and has the tag full"):
+        select_kernels(suite, ("a*",), ("full",))
+
+
+def test_default_tags_are_the_suite_files(root: Path) -> None:
+    _write(root, kernel=KERNEL + 'tags = ["sum"]\n')
+    (root / "suite.toml").write_text('name = "mine"\ndefault = ["sum"]\n', encoding="utf-8")
+    suite = load_suite(root)
+    assert (suite.name, suite.default_tags) == ("mine", ("sum",))
+    (root / "suite.toml").write_text('name = "mine"\ndefault = ["sun"]\n', encoding="utf-8")
+    with _refused("suite.toml: default = ['sun']", "sum"):
+        load_suite(root)
+
+
 def test_an_unknown_kernel_gets_the_nearest_name(root: Path) -> None:
     suite = _named(root, "sum_a", "dot")
     with _refused("no kernel 'sum_q'", "dot, sum_a", "did you mean 'sum_a'?"):

@@ -18,6 +18,7 @@ from reprodb.cli.options import (
     RequireOption,
     StoreOption,
     SuiteOption,
+    TagOption,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def build(
     *,
     suite: SuiteOption = None,
     kernel: KernelOption = None,
+    tag: TagOption = None,
     profile: ProfileOption = None,
     profiles_file: ProfilesFileOption = None,
     require: RequireOption = None,
@@ -83,7 +85,7 @@ def build(
     devices = find_gpus().devices
     work = plan(
         loaded,
-        select_kernels(loaded, kernel or ()),
+        select_kernels(loaded, kernel or (), tag or ()),
         select(known, profile),
         catalog.find(),
         arch=arch,

@@ -34,6 +34,7 @@ class RunOptions:
     suite: Path | None = None
     profiles_file: Path | None = None
     kernels: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     require: tuple[str, ...] = ()
@@ -139,7 +140,7 @@ def make_plan(options: RunOptions, bench: Bench) -> Plan:
         )
     return plan(
         suite,
-        select_kernels(suite, options.kernels),
+        select_kernels(suite, options.kernels, options.tags),
         select(profiles, options.profiles),
         found,
         arch=options.arch,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from reprodb.cli.options import JsonOption, KernelOption, SuiteOption
+from reprodb.cli.options import JsonOption, KernelOption, SuiteOption, TagOption
 
 if TYPE_CHECKING:
     from reprodb.domain import Buffer, Case, Kernel, Suite
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 SCHEMA = "reprodb.kernels/1"
 
 
-def kernels(suite: SuiteOption = None, kernel: KernelOption = None, as_json: JsonOption = False) -> None:
+def kernels(
+    suite: SuiteOption = None, kernel: KernelOption = None, tag: TagOption = None, as_json: JsonOption = False
+) -> None:
     """List the kernels of a suite: their cases, declared determinism, shapes and outputs."""
     from reprodb.suite import bundled_suite, load_suite, select_kernels
 
     loaded = load_suite(suite or bundled_suite())
-    chosen = select_kernels(loaded, kernel or ())
+    chosen = select_kernels(loaded, kernel or ("*",), tag or ())
     if as_json:
         from reprodb.render.json import dumps
 

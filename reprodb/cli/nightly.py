@@ -26,6 +26,7 @@ from reprodb.cli.options import (
     RequireOption,
     StoreOption,
     SuiteOption,
+    TagOption,
     TimeoutOption,
     TimingsOption,
 )
@@ -47,6 +48,7 @@ def nightly(
     *,
     suite: SuiteOption = None,
     kernel: KernelOption = None,
+    tag: TagOption = None,
     case: CaseOption = None,
     profile: ProfileOption = None,
     profiles_file: ProfilesFileOption = None,
@@ -89,6 +91,7 @@ def nightly(
         suite=suite,
         profiles_file=profiles_file,
         kernels=tuple(kernel or ()),
+        tags=tuple(tag or ()),
         profiles=tuple(profile or ()),
         cases=tuple(case or ()),
         require=(*(require or ()), *rules.profiles),
@@ -112,7 +115,7 @@ def nightly(
             for note in database.notes:
                 said.said(note)
             recorded = record_run(options, database, said)
-        everything = not (kernel or case)
+        everything = not (kernel or tag or case)
         watch.stage("compare")
         diff = judge_night(database, recorded, rules, blessings, utc_now(), everything=everything)
         watch.stage("report")
@@ -139,8 +142,8 @@ def judge_night(
 ) -> Diff:
     """Compare a recorded run with its references, accept what is quiet, and finish the run's record.
 
-    `everything` says that the run covers the whole suite: a reference whose kernel or case is gone is then
-    `missing`.
+    `everything` says that the run covers what the suite runs: a reference whose kernel or case is gone
+    is then `missing`. A kernel that the suite has and does not run by default is not.
     """
     from reprodb.cli.judging import earlier_results, load_references
     from reprodb.compare import Side
@@ -151,13 +154,14 @@ def judge_night(
     assert run_id is not None  # noqa: S101 -- it is recorded
     references = load_references(database, run, results, ledger, now, everything=everything, before=run_id)
     built = {(result.profile, result.arch, result.condition) for result in results}
+    left_out = {kernel.name for kernel in recorded.suite.kernels} - {result.kernel.name for result in results}
     diff = review_night(
         Side(run, results),
         references,
         database.pattern,
         policy,
         now=now,
-        planned=lambda row: everything and row[2:] in built,
+        planned=lambda row: everything and row[2:] in built and row[0] not in left_out,
         earlier=earlier_results(database, run),
         ledger=ledger,
     )

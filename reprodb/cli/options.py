@@ -55,6 +55,14 @@ ProfilesFileOption = Annotated[
 KernelOption = Annotated[
     list[str] | None, typer.Option("--kernel", metavar="NAME", help="Only these kernels (repeatable, globs).")
 ]
+TagOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag",
+        metavar="TAG",
+        help="Only kernels with this tag (repeatable); quick and full in the bundled suite.",
+    ),
+]
 ProfileOption = Annotated[
     list[str] | None,
     typer.Option("--profile", metavar="NAME", help="Only these profiles (repeatable, globs)."),

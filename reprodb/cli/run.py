@@ -22,6 +22,7 @@ from reprodb.cli.options import (
     RequireOption,
     StoreOption,
     SuiteOption,
+    TagOption,
     TimeoutOption,
 )
 from reprodb.errors import Exit
@@ -55,6 +56,7 @@ def run(
     *,
     suite: SuiteOption = None,
     kernel: KernelOption = None,
+    tag: TagOption = None,
     case: CaseOption = None,
     profile: ProfileOption = None,
     profiles_file: ProfilesFileOption = None,
@@ -87,6 +89,7 @@ def run(
         suite=suite,
         profiles_file=profiles_file,
         kernels=tuple(kernel or ()),
+        tags=tuple(tag or ()),
         profiles=tuple(profile or ()),
         cases=tuple(case or ()),
         require=tuple(require or ()),

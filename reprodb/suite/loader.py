@@ -42,9 +42,9 @@ def load_suite(root: Path, sm_count: int | None = None) -> Suite:
             remedy="leave --suite out to take the bundled suite",
         )
     problems: list[Problem] = []
-    name = ""
+    name, default = "", tuple[str, ...]()
     with collecting(problems):
-        name = _suite_name(root)
+        name, default = _suite_file(root)
     manifests: list[Path] = []
     with collecting(problems):
         manifests = _manifests(root, problems)
@@ -60,7 +60,9 @@ def load_suite(root: Path, sm_count: int | None = None) -> Suite:
                 kernels.append(kernel)
     problems += _duplicates(kernels)
     problems += check_serials(kernels)
-    suite = Suite(name, root, tuple(sorted(kernels, key=lambda k: k.name)))
+    suite = Suite(name, root, tuple(sorted(kernels, key=lambda k: k.name)), default)
+    if default and not problems and not any(set(default) & set(k.tags) for k in kernels):
+        problems.append(Problem(SUITE_FILE, f"default = {list(default)}", _tags_of(suite)))
     for kernel in suite.kernels:
         with collecting(problems):
             _check_sources(suite, kernel)
@@ -131,14 +133,15 @@ def _check_sources(suite: Suite, kernel: Kernel) -> None:
         raise Problem(kernel.manifest, error.problem, error.allowed, error.remedy) from None
 
 
-def _suite_name(root: Path) -> str:
+def _suite_file(root: Path) -> tuple[str, tuple[str, ...]]:
+    """The suite's name, and the tags that it runs by default."""
     path = root / SUITE_FILE
     if path.is_file():
         table = Table(SUITE_FILE, _parse(root, path, SUITE_FILE))
-        table.expect(("name",))
+        table.expect(("name",), ("default",))
         if table.problems:
             raise table.problems[0]
-        return table.name("name")
+        return table.name("name"), table.texts("default")
     name = root.resolve().name
     if not is_name(name):
         raise Problem(
@@ -147,7 +150,7 @@ def _suite_name(root: Path) -> str:
             NAME_FORM,
             f"put name = '…' into {SUITE_FILE}",
         )
-    return name
+    return name, ()
 
 
 def _parse(root: Path, path: Path, place: str) -> dict[str, Any]:
@@ -177,14 +180,13 @@ def parse_toml(data: bytes, place: str) -> dict[str, Any]:
         raise Problem(place, "is nested too deeply", "tables and lists a few levels deep") from None
 
 
-def select_kernels(suite: Suite, globs: Iterable[str]) -> tuple[Kernel, ...]:
-    """The kernels whose names match any of the globs, in the suite's order; all of them without globs.
+def select_kernels(suite: Suite, globs: Iterable[str], tags: Iterable[str] = ()) -> tuple[Kernel, ...]:
+    """The kernels whose names match any of the globs and that have any of the tags, in the suite's order.
 
-    Raises UsageError for a glob that matches nothing, with the nearest name.
+    Without globs and tags those of the suite's default tags, which are all of them where it names none.
+    Raises UsageError for a glob or tag that meets nothing, with the nearest name.
     """
-    wanted = tuple(globs)
-    if not wanted:
-        return suite.kernels
+    wanted, labels = tuple(globs), tuple(tags)
     names = [k.name for k in suite.kernels]
     for glob in wanted:
         if not any(fnmatchcase(name, glob) for name in names):
@@ -193,4 +195,29 @@ def select_kernels(suite: Suite, globs: Iterable[str]) -> tuple[Kernel, ...]:
                 allowed=", ".join(names),
                 remedy=suggest(glob, names),
             )
-    return tuple(k for k in suite.kernels if any(fnmatchcase(k.name, glob) for glob in wanted))
+    known = {tag for k in suite.kernels for tag in k.tags}
+    for tag in labels:
+        if tag not in known:
+            raise UsageError(
+                f"suite {suite.name!r} has no kernel with the tag {tag!r}",
+                allowed=_tags_of(suite),
+                remedy=suggest(tag, known),
+            )
+    if not wanted and not labels:
+        labels = suite.default_tags
+    chosen = tuple(
+        k
+        for k in suite.kernels
+        if (not wanted or any(fnmatchcase(k.name, glob) for glob in wanted))
+        and (not labels or set(labels) & set(k.tags))
+    )
+    if not chosen and suite.kernels:
+        raise UsageError(
+            f"no kernel is called {' or '.join(wanted)} and has the tag {' or '.join(labels)}",
+            remedy="reprodb kernels shows names and tags",
+        )
+    return chosen
+
+
+def _tags_of(suite: Suite) -> str:
+    return ", ".join(sorted({tag for kernel in suite.kernels for tag in kernel.tags})) or "no tags"
