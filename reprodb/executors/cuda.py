@@ -17,14 +17,17 @@ import numpy as np
 from reprodb.domain import Artifact, Case, CodeOrigin, Device, Input, Kernel, Lane, Pairs, Samples, Stage
 from reprodb.environment import check_cupy, dotted, driver_version, format_uuid
 from reprodb.errors import ExecutionError
+from reprodb.executors import difference
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Platform, collect
-from reprodb.executors.slots import GUARD, POISON, Arguments, Batch, Region, stride_of
+from reprodb.executors.slots import ALIGNMENT, GUARD, POISON, Arguments, Batch, Region, stride_of
 
 # What the slots of one cycle, and the kept results of one batch, may take; the rest goes in further batches.
 SLOT_BYTES = 1 << 30
 SMALL_BYTES = 16 << 20  # so little needs no look at what is free
 RESULT_BYTES = 256 << 20
+# A repetition that records so many bytes is compared on the device, and brought back where it is another.
+LARGE_BYTES = 1 << 20
 # Inputs kept on the device between results, and how much of one is read back at once.
 INPUT_BYTES = 4 << 30
 CHUNK_BYTES = 32 << 20
@@ -275,6 +278,8 @@ class CudaExecutor:
         The seconds count from the first launch to the last copy back; capturing a graph comes before.
         """
         a_result = sum(stride_of(buffer) for buffer in work.case.recorded)
+        if a_result >= LARGE_BYTES and repetitions > 1:
+            return self._repeat_large(work, repetitions)
         at_once = max(1, min(repetitions, RESULT_BYTES // max(a_result, 1)))
         raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in work.case.recorded}
         seconds = 0.0
@@ -290,6 +295,99 @@ class CudaExecutor:
                 if region.recorded:
                     raws[region.buffer.name] += _split(rows, region.buffer.nbytes)
         return Repeated(raws, seconds)
+
+    def _repeat_large(self, work: Work, repetitions: int) -> Repeated:
+        """Repetitions with large results: the first is brought back, of the others those that differ from it.
+
+        Every repetition is read once more on the device, which costs memory bandwidth and no transfer.
+        """
+        slots = self._slots(work.case, repetitions)
+        batch = Batch.of(work.case, slots, work.inputs)
+        size = sum(region.stride for region in batch.regions if region.recorded)
+        flags = -(-4 * slots // ALIGNMENT) * ALIGNMENT
+        base = self._device.take(batch.nbytes + size + flags)
+        batch = replace(batch, base=base)
+        first, flags_at = base + batch.nbytes, base + batch.nbytes + size
+        launches = [(stage, function, batch.arguments(stage)) for stage, function in work.stages]
+        raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in work.case.recorded}
+        seconds = 0.0
+        with self._calls("executing"), self._differs() as differs:
+            for done in range(0, repetitions, slots):
+                count = min(slots, repetitions - done)
+                began = time.perf_counter()
+                self._cycle(work, batch, launches, count)
+                if not done:
+                    self._keep_first(batch, first)
+                told = self._differing(batch, count, first, (flags_at, flags), differs)
+                seconds += time.perf_counter() - began
+                for slot in range(count):
+                    if told[slot] or not (done or slot):
+                        self._bring_back(batch, slot, raws)
+                    else:
+                        for rows in raws.values():
+                            rows.append(rows[0])
+                self._check_scratch(batch, count)
+        return Repeated(raws, seconds)
+
+    def _keep_first(self, batch: Batch, target: int) -> None:
+        """The recorded regions of slot 0, put aside on the device."""
+        for region in batch.regions:
+            if region.recorded:
+                self._copy(target, batch.base + region.start, region.stride, _ON_DEVICE)
+                target += region.stride
+
+    @contextmanager
+    def _differs(self) -> Iterator[int]:
+        """The function that compares memory on the device."""
+        module = int(self._driver.moduleLoadData(difference.PTX.encode() + b"\0"))
+        try:
+            yield int(self._driver.moduleGetFunction(module, difference.ENTRY))
+        finally:
+            with suppress(self._driver.CUDADriverError):
+                self._driver.moduleUnload(module)
+
+    def _differing(
+        self, batch: Batch, count: int, first: int, flags: tuple[int, int], function: int
+    ) -> list[bool]:
+        """Which of the first `count` slots differ from the memory at `first`, guards included."""
+        flags_at, flag_bytes = flags
+        self._runtime.memsetAsync(flags_at, 0, flag_bytes, self._stream)
+        for slot in range(count):
+            kept = first
+            for region in batch.regions:
+                if not region.recorded:
+                    continue
+                here = batch.base + region.start + slot * region.stride
+                pair = difference.Comparison(here, kept, region.stride, flags_at + 4 * slot)
+                shape = (difference.BLOCKS, 1, 1, difference.THREADS, 1, 1, 0)
+                self._driver.launchKernel(function, *shape, self._stream, pair.address, 0)
+                kept += region.stride
+        host = self._host.take(4 * count)
+        self._copy(host, flags_at, 4 * count, _TO_HOST)
+        self._runtime.streamSynchronize(self._stream)
+        return [any(row) for row in _bytes_at(host, count, 4)]
+
+    def _bring_back(self, batch: Batch, slot: int, raws: dict[str, list[bytes]]) -> None:
+        for region in batch.regions:
+            if region.recorded:
+                host = self._host.take(region.stride)
+                start = batch.base + region.start + slot * region.stride
+                self._copy(host, start, region.stride, _TO_HOST)
+                self._runtime.streamSynchronize(self._stream)
+                rows = _bytes_at(host, 1, region.stride)
+                _check_guards(region, rows)
+                raws[region.buffer.name] += _split(rows, region.buffer.nbytes)
+
+    def _check_scratch(self, batch: Batch, count: int) -> None:
+        for region in batch.regions:
+            if not region.recorded:
+                host = self._host.take(GUARD * count)
+                guards = batch.base + region.start + region.stride - GUARD
+                self._runtime.memcpy2DAsync(
+                    host, GUARD, guards, region.stride, GUARD, count, _TO_HOST, self._stream
+                )
+                self._runtime.streamSynchronize(self._stream)
+                _check_guards(region, _bytes_at(host, count, GUARD))
 
     @contextmanager
     def _prepared(self, work: Work, count: int) -> Iterator[tuple[Batch, Callable[[], None]]]:
