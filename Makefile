@@ -3,6 +3,10 @@
 PYTHON ?= $(shell tools/find-python.sh)
 PROFILES ?=
 ARGS ?=
+# Further extras of pyproject.toml, such as postgres where the database is a server's.
+EXTRAS ?=
+
+comma := ,
 
 ifdef NO_SETUP
   PY := $(PYTHON)
@@ -16,8 +20,11 @@ else
 endif
 REPRODB := $(PY) -m reprodb
 
-.PHONY: nightly test check soak bench bench-gpu test-gpu docs format clean system-packages
+.PHONY: setup nightly test check soak bench bench-gpu test-gpu docs format clean system-packages
 .DELETE_ON_ERROR:
+
+# The environment alone, with the command in it.
+setup: $(RUNTIME)
 
 # The main job: on the GPU where one works, else on the model.
 nightly: $(RUNTIME)
@@ -66,7 +73,7 @@ system-packages:
 	.venv/bin/python -m pip install --quiet --upgrade pip
 
 .venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
-	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[cpu]' $$(tools/gpu-extra.sh)
+	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[cpu$(addprefix $(comma),$(EXTRAS))]' $$(tools/gpu-extra.sh)
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python

@@ -25,6 +25,7 @@ class Nights:
         self.path = folder / "reprodb.lock"
         self.policy = policy
         self.count = 0
+        self.last: Diff | None = None  # what a test keeps of the newest night
 
     @property
     def ledger(self) -> Ledger:

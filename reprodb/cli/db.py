@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reprodb.cli.options import DatabaseOption, JsonOption
-from reprodb.errors import Exit
+from reprodb.errors import Exit, UsageError
 
 SCHEMA = "reprodb.check/1"
 
@@ -47,15 +47,34 @@ def upgrade(database: DatabaseOption = None) -> None:
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy; it must not exist yet.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The copy; it must not exist yet.")
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="FOLDER", help="Instead: a file named by the time in it.")
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", metavar="N", min=1, help="With --into: only the newest N of those."),
+    ] = None,
     database: DatabaseOption = None,
 ) -> None:
     """Copy a SQLite database while others read and write it."""
     from reprodb.store import open_store
+    from reprodb.store.backups import name_at, rotate
 
+    if (file is None) == (into is None) or (keep is not None and into is None):
+        raise UsageError("it is not clear where the copy goes", allowed="FILE, or --into FOLDER [--keep N]")
     with open_store(database) as store:
+        if into is not None:
+            into.mkdir(parents=True, exist_ok=True)
+            file = into / name_at(datetime.now(UTC))
+        assert file is not None  # noqa: S101 -- one of the two was given
         store.backup(file)
         typer.echo(f"{store.location} was copied to {file} ({file.stat().st_size} bytes)")
+    if into is not None and keep is not None:
+        for gone in rotate(into, keep):
+            typer.echo(f"{gone} was removed: {keep} newer ones are there")
 
 
 def prune(

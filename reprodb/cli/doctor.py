@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,9 +34,10 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(db: DatabaseOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Say what this machine can do: GPUs, lanes, toolchains, and the command that closes each gap.
+    """Say what this machine can do: GPUs, lanes, toolchains, nights, and the command that closes each gap.
 
-    Exit 4 where no lane or no toolchain works, so that nothing could be run at all.
+    The output is fit for a bug report: passwords and the home folder's name are left out. Exit 4 where no
+    lane or no toolchain works, so that nothing could be run at all.
     """
     from reprodb.artifacts import DEFAULT_ROOT
     from reprodb.cli.tables import emit, show
@@ -45,7 +46,15 @@ def doctor(db: DatabaseOption = None, store: StoreOption = None, as_json: JsonOp
     from reprodb.toolchains import catalog
 
     gpus, survey = find_gpus(), catalog.survey()
-    checks = (*lanes(gpus), *toolchains(survey), *tools(), *places(db, store or DEFAULT_ROOT))
+    found = (
+        *itself(),
+        *lanes(gpus),
+        *toolchains(survey),
+        *tools(),
+        *places(db, store or DEFAULT_ROOT),
+        *nights(db),
+    )
+    checks = tuple(fit_to_show(check) for check in found)
     useful = {area: any(c.ok for c in checks if c.area == area) for area in ("lane", "toolchain")}
     if as_json:
         emit(
@@ -63,6 +72,28 @@ def doctor(db: DatabaseOption = None, store: StoreOption = None, as_json: JsonOp
         if not useful["toolchain"]:
             typer.echo("nothing can compile kernels here: no toolchain works", err=True)
     raise typer.Exit(int(Exit.CLEAN if all(useful.values()) else Exit.NO_ANSWER))
+
+
+def fit_to_show(check: Check, home: str = str(Path.home())) -> Check:
+    """The check without what a stranger should not read: credentials of URLs, whose home folder it is."""
+    from reprodb.cli.log import redacted
+
+    def shown(text: str) -> str:
+        text = redacted(text)
+        return text.replace(f"{home}/", "~/") if len(home) > 1 else text
+
+    return replace(check, name=shown(check.name), detail=shown(check.detail), remedy=shown(check.remedy))
+
+
+def itself() -> Iterator[Check]:
+    """What is running here, as a bug report needs it."""
+    import platform
+
+    from reprodb.environment import cpu_name
+    from reprodb.version import __version__
+
+    yield Check("reprodb", __version__, True, f"Python {platform.python_version()}, {platform.platform()}")
+    yield Check("cpu", str(os.cpu_count() or 0), True, f"{cpu_name() or 'unknown'}, {platform.machine()}")
 
 
 def lanes(gpus: Gpus) -> Iterator[Check]:
@@ -143,6 +174,45 @@ def places(db: str | None, store: Path) -> Iterator[Check]:
         yield _connects(url)
     yield _writable("store", store, "name a writable folder with --store")
     yield _writable("cache", cache_folder(), "name a writable folder in REPRODB_CACHE")
+
+
+def nights(db: str | None) -> Iterator[Check]:
+    """Whether nights come as `[nightly] every` in reprodb.toml expects them, by what the database has."""
+    from datetime import UTC, datetime
+
+    from reprodb.cli.judging import policy_at
+    from reprodb.errors import ReprodbError
+    from reprodb.nights import by_place, expected, gaps
+    from reprodb.store import open_store
+    from reprodb.store.location import locate
+
+    try:
+        every = policy_at(None).every
+        path = locate(db).path
+        if path is not None and not path.exists():
+            if every is not None:
+                yield Check("nights", "none", False, f"there is no database {path} yet", "reprodb nightly")
+            return
+        with open_store(db) as store:
+            places = by_place(store.runs())
+    except ReprodbError as error:
+        yield Check("nights", "unknown", False, error.problem, error.remedy)
+        return
+    for (suite, lane, gpu), runs in places.items():
+        rhythm = every or expected(runs[-1])
+        found = gaps((run.started_at for run in runs), rhythm, datetime.now(UTC))
+        name = f"{suite} {lane.value}{f' {gpu}' if gpu else ''}"
+        last = f"the last began {runs[-1].started_at:%Y-%m-%d %H:%M} UTC"
+        if found and found[-1].until is None:
+            remedy = "is the schedule disabled (GitHub does so after 60 idle days), or the runner away?"
+            yield Check("nights", name, False, f"{found[-1]}; {last}", remedy)
+        elif rhythm is None:
+            yield Check(
+                "nights", name, True, f"{last}; [nightly] every in reprodb.toml says how often to expect"
+            )
+        else:
+            past = f"; {found[-1]}" if found else ""
+            yield Check("nights", name, True, f"{last}{past}")
 
 
 def _writable(name: str, path: Path, remedy: str) -> Check:

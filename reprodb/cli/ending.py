@@ -54,8 +54,10 @@ def code_of(command: Callable[[], object]) -> int:
     except Exception as error:
         import traceback
 
+        from reprodb.cli.log import redacted
+
         if sys.stderr is not None:
-            traceback.print_exc()
+            sys.stderr.write(redacted(traceback.format_exc()))
         _say(
             f"a fault of reprodb itself, and no answer: {type(error).__name__}: {error}\n"
             "remedy: report it with the lines above"
@@ -66,10 +68,11 @@ def code_of(command: Callable[[], object]) -> int:
 
 def _say(message: str) -> None:
     """The last word on standard error, nothing in it that steers a terminal."""
+    from reprodb.cli.log import redacted
     from reprodb.render.text import visible
 
     if sys.stderr is not None:
-        for line in f"reprodb: {message}".splitlines():
+        for line in redacted(f"reprodb: {message}").splitlines():
             sys.stderr.write(visible(line.expandtabs(4), LINE_LIMIT) + "\n")
         sys.stderr.flush()
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reprodb.cli.log import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    LogOptions,
+    journal,
+)
 from reprodb.cli.options import (
     ArchOption,
     DatabaseOption,
@@ -34,6 +44,7 @@ from reprodb.cli.run import CaseOption, KeepOption, NoCompileOption, ResumeOptio
 
 if TYPE_CHECKING:
     from reprodb.cli.flow import RecordedRun
+    from reprodb.domain import Run
     from reprodb.findings import Diff
     from reprodb.ledger import Ledger
     from reprodb.policy import Policy
@@ -72,6 +83,9 @@ def nightly(
     ),
     junit: JunitOption = None,
     timings: TimingsOption = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
+    log_file: LogFileOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,7 +96,6 @@ def nightly(
     """
     from reprodb.cli import judging
     from reprodb.cli.flow import RunOptions, record_run, utc_now
-    from reprodb.cli.progress import listener
     from reprodb.cli.timings import Timed
     from reprodb.store import open_store
 
@@ -109,8 +122,9 @@ def nightly(
         kind="nightly",
         policy=rules.text(),
     )
-    with open_store(db, write=True) as database:
-        watch = Timed(listener(quiet=quiet or as_json))
+    log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet or as_json)
+    with log as book, open_store(db, write=True) as database:
+        watch = Timed(book.listener)
         with watch as said:
             for note in database.notes:
                 said.said(note)
@@ -118,6 +132,7 @@ def nightly(
         everything = not (kernel or tag or case)
         watch.stage("compare")
         diff = judge_night(database, recorded, rules, blessings, utc_now(), everything=everything)
+        book.verdict(diff)
         watch.stage("report")
         # The verdict first: a report that cannot be written must not cost it.
         judging.show_diff(diff, as_json=as_json, quiet=quiet)
@@ -165,10 +180,24 @@ def judge_night(
         earlier=earlier_results(database, run),
         ledger=ledger,
     )
+    diff = replace(diff, notes=(*diff.notes, *_before(database, run, policy)))
     if not any(c.fatal and not c.ok for c in run.canaries):
         database.accept(acceptable(diff.comparisons, policy))
     database.finish(run_id, diff.exit_code, now)
     return diff
+
+
+def _before(database: Store, run: Run, policy: Policy) -> tuple[str, ...]:
+    """What is to say of the time before this night: that others should have been there."""
+    from reprodb import nights
+
+    there = [other for other in database.runs() if nights.place_of(other) == nights.place_of(run)]
+    starts = [other.started_at for other in there if other.kind == "nightly"]
+    return tuple(
+        f"{gap}: see whether the schedule was disabled or the runner away"
+        for gap in nights.gaps(starts, policy.every)
+        if gap.until == run.started_at
+    )
 
 
 def write_report(database: Store, diff: Diff, recorded: RecordedRun, out: Path) -> Path:

@@ -53,12 +53,19 @@ def describe(result: Result) -> str:
     return f"{name}: {patterns} of {len(output.sequence)}, {bits}, {result.seconds:.2f} s"
 
 
-def listener(*, quiet: bool, stream: IO[str] | None = None) -> Listener:
-    """The listener for a stream, standard error by default: standard output holds the answer alone."""
+def listener(
+    *, quiet: bool, stream: IO[str] | None = None, problems: bool = False, verbose: bool = False
+) -> Listener:
+    """The listener for a stream, standard error by default: standard output holds the answer alone.
+
+    `problems` leaves out results that went well, `verbose` adds a line an artifact.
+    """
     out = stream or sys.stderr
     if quiet:
         return Silent()
-    return Bar(out) if out.isatty() else Lines(out)
+    if problems or verbose or not out.isatty():
+        return Lines(out, problems=problems, verbose=verbose)
+    return Bar(out)
 
 
 class Silent:
@@ -91,8 +98,10 @@ class Silent:
 class Lines(Silent):
     """One plain line a result."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str], *, problems: bool = False, verbose: bool = False) -> None:
         self._stream = stream
+        self._problems = problems
+        self._verbose = verbose
         self._total = 0
         self._done = 0
 
@@ -102,9 +111,55 @@ class Lines(Silent):
     def planned(self, plan: Plan) -> None:
         self._total, self._done = len(plan.rows), 0
 
+    def built(self, build: PlannedBuild, artifact: Artifact) -> None:
+        if self._verbose:
+            how = "from the store" if artifact.cached else artifact.build.status.value.replace("_", " ")
+            self.said(
+                f"{build.kernel.name} {build.profile.name} {build.arch}: {build.toolchain.label}, {how}"
+            )
+
     def finished(self, result: Result) -> None:
         self._done += 1
-        self.said(f"{self._done}/{self._total} {describe(result)}")
+        if not self._problems or result.status is not Status.OK:
+            self.said(f"{self._done}/{self._total} {describe(result)}")
+
+
+class Both:
+    """Two listeners that hear the same."""
+
+    def __init__(self, first: Listener, second: Listener) -> None:
+        self._pair = (first, second)
+
+    def __enter__(self) -> Self:
+        for each in self._pair:
+            each.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in self._pair:
+            each.__exit__(kind, error, trace)
+
+    def said(self, sentence: str) -> None:
+        for each in self._pair:
+            each.said(sentence)
+
+    def stage(self, name: str) -> None:
+        for each in self._pair:
+            each.stage(name)
+
+    def planned(self, plan: Plan) -> None:
+        for each in self._pair:
+            each.planned(plan)
+
+    def built(self, build: PlannedBuild, artifact: Artifact) -> None:
+        for each in self._pair:
+            each.built(build, artifact)
+
+    def finished(self, result: Result) -> None:
+        for each in self._pair:
+            each.finished(result)
 
 
 class Bar(Silent):

@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reprodb.cli.log import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    LogOptions,
+    journal,
+)
 from reprodb.cli.options import (
     ArchOption,
     DatabaseOption,
@@ -73,6 +82,9 @@ def run(
     seed: SeedOption = None,
     resume: ResumeOption = None,
     keep: KeepOption = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
+    log_file: LogFileOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,7 +94,6 @@ def run(
     is missing or a canary failed.
     """
     from reprodb.cli.flow import RunOptions, record_run, utc_now
-    from reprodb.cli.progress import listener
     from reprodb.store import open_store
 
     options = RunOptions(
@@ -105,13 +116,15 @@ def run(
         resume=resume,
         keep=keep,
     )
-    with open_store(db, write=True) as database:
-        with listener(quiet=quiet) as said:
+    log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet)
+    with log as book, open_store(db, write=True) as database:
+        with book.listener as said:
             for note in database.notes:
                 said.said(note)
             recorded = record_run(options, database, said)
         code, reason = verdict(recorded.results, recorded.run.canaries)
         database.finish(recorded.run.id or 0, int(code), utc_now())
+        book.ended(recorded.run.id, int(code), reason)
         if as_json:
             from reprodb.render.json import dumps, show
 

@@ -17,6 +17,8 @@ from reprodb.cli.options import (
 from reprodb.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from reprodb.domain import Result, Run
     from reprodb.findings import Diff
     from reprodb.store.store import Store
@@ -68,10 +70,12 @@ def runs(limit: LimitOption = None, db: DatabaseOption = None, as_json: JsonOpti
 
     with open_store(db) as store:
         found = store.runs(limit=limit)
+        missing = missing_nights(store, found)
     if as_json:
         _print(json.dumps(json.runs(found)))
     else:
         terminal.runs(terminal.console(), found)
+        _print(missing)
 
 
 def history(
@@ -94,10 +98,12 @@ def history(
         entries = store.history(kernel, case=case, profile=profile, limit=limit)
         if not entries:
             raise _unknown_kernel(store, kernel, case, profile)
+        missing = missing_nights(store, [run for run, _ in entries])
     if as_json:
         _print(json.dumps(json.history(kernel, entries)))
     else:
         terminal.history(terminal.console(), kernel, moments(entries))
+        _print(missing)
 
 
 def report(
@@ -165,6 +171,22 @@ def site(
         _print(json.dumps(written))
     else:
         _print(f"{out / 'index.html'}: {len(built.written)} written, {len(built.kept)} up to date\n")
+
+
+def missing_nights(store: "Store", shown: "Sequence[Run]") -> str:
+    """Lines about the nights that did not happen between the oldest run that is shown and now."""
+    from datetime import UTC, datetime
+
+    from reprodb import nights
+    from reprodb.cli.judging import policy_at
+    from reprodb.render.text import visible
+
+    if not shown:
+        return ""
+    began = min(run.started_at for run in shown)
+    since = [run for run in store.runs() if run.started_at >= began]
+    lines = nights.told(since, policy_at(None).every, datetime.now(UTC))
+    return "".join(f"⋯ {visible(line)}\n" for line in lines)
 
 
 def night_of(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff | None":

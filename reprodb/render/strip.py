@@ -2,19 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from itertools import pairwise
-from statistics import median
+from datetime import datetime
 
-from reprodb.domain import Lane, Run
-from reprodb.render.text import count, visible
+from reprodb.domain import Run
+from reprodb.nights import Gap, expected, missed, rhythm
+from reprodb.nights import place_of as place_of  # noqa: PLC0414 -- pages ask it of the strip
+from reprodb.render.text import visible
 from reprodb.render.timeline import STEPS, Moment
 from reprodb.render.words import run_name
 
 # Cells in a strip.
 CELLS = 120
-# Nights come at least this far apart; runs closer together have no rhythm to miss.
-_NIGHT = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +42,6 @@ class Strip:
         return ", ".join(f"{words.count(word):,} {word}" for word in dict.fromkeys(words))
 
 
-def place_of(run: Run) -> tuple[str, Lane, str | None]:
-    """What nights of one rhythm have in common: suite, lane and GPU model."""
-    device = run.environment.device
-    return (run.suite, run.lane, device.name if device else None)
-
-
 def strip(moments: Sequence[Moment], nights: Iterable[Run] = (), room: int = CELLS) -> Strip:
     """The strip of one scope's moments, given newest first, at most `room` cells long.
 
@@ -64,15 +56,18 @@ def strip(moments: Sequence[Moment], nights: Iterable[Run] = (), room: int = CEL
     found: list[tuple[datetime, Moment | Run]] = [(m.run.started_at, m) for m in reversed(moments)]
     found = sorted([*found, *((run.started_at, run) for run in bare)], key=lambda pair: pair[0])
     starts = [when for when, item in found if (item if isinstance(item, Run) else item.run).kind == "nightly"]
-    usual = _rhythm(starts)
+    newest = max(
+        (m.run for m in moments if m.run.kind == "nightly"), key=lambda r: r.started_at, default=None
+    )
+    usual = (expected(newest) if newest else None) or rhythm(starts)
     cells: list[Cell] = []
     gaps: list[str] = []
     last: datetime | None = None
     for when, item in found:
         run = item if isinstance(item, Run) else item.run
         if run.kind == "nightly":
-            if usual is not None and last is not None and (missed := round((when - last) / usual) - 1) > 0:
-                gaps.append(_gap(missed, last, when))
+            if usual is not None and last is not None and (nights_gone := missed(last, when, usual)):
+                gaps.append(str(Gap(nights_gone, last, when)))
                 cells.append(Cell("⋯", "gap", "gap", gaps[-1]))
             last = when
         cells.append(_bare(item, moments[0].result.profile) if isinstance(item, Run) else _cell(item))
@@ -83,17 +78,6 @@ def strip(moments: Sequence[Moment], nights: Iterable[Run] = (), room: int = CEL
         tuple(gaps),
         max(0, len(cells) - room),
     )
-
-
-def _rhythm(starts: Sequence[datetime]) -> timedelta | None:
-    """The usual time between nights; None where runs are too few or too close to have one."""
-    steps = [(after - before).total_seconds() for before, after in pairwise(starts)]
-    usual = timedelta(seconds=median(steps)) if len(steps) >= 2 else timedelta(0)
-    return usual if usual >= _NIGHT else None
-
-
-def _gap(missed: int, last: datetime, when: datetime) -> str:
-    return f"{count(missed, 'night')} without a run between {last:%Y-%m-%d} and {when:%Y-%m-%d}"
 
 
 def _cell(m: Moment) -> Cell:

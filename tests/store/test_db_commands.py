@@ -74,6 +74,24 @@ def test_check_upgrade_backup_and_prune(made: Path, run: Call) -> None:
     assert run("db", "prune", "--keep-runs", "0").returncode == 2
 
 
+def test_backups_in_a_folder_go_when_there_are_enough(made: Path, tmp_path: Path, run: Call) -> None:
+    folder = tmp_path / "elsewhere" / "backups"
+    for _ in range(4):
+        assert run("db", "backup", "--into", str(folder), "--keep", "2").returncode == 0
+    newest = sorted(path.name for path in folder.iterdir())
+    (folder / "notes.db").write_text("mine")
+    (folder / "reprodb-20200101T000000000000Z.db").mkdir()
+    done = run("db", "backup", "--into", str(folder), "--keep", "2")
+    assert f"{folder / newest[0]} was removed: 2 newer ones are there" in done.stdout
+    assert (folder / newest[1]).exists()
+    assert (folder / "notes.db").read_text() == "mine"
+    with open_store(str(folder / newest[1])) as store:
+        assert (len(store.runs()), store.check()) == (4, ())
+    for wrong in (("--keep", "2"), (), ("x.db", "--into", "y"), ("x.db", "--keep", "1")):
+        assert run("db", "backup", *wrong).returncode == 2
+    assert run("db", "backup", "--into", str(folder), "--db", "absent.db").returncode == 4
+
+
 def test_a_damaged_database_is_exit_4(made: Path, run: Call) -> None:
     with closing(sqlite3.connect(made)) as connection, connection:
         connection.execute("UPDATE patterns SET data = CAST('zzzz' AS BLOB)")
