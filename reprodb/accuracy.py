@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprodb.bits import to_array, values_of
+from reprodb.digest import sha256
 from reprodb.domain import DTYPE_BYTES, Accuracy, Buffer, Case, Input, Judgement, Kernel, OutputSamples, Role
 from reprodb.inputs import generate
 
@@ -205,7 +206,10 @@ def _mismatches(case: Case, outputs: Sequence[OutputSamples]) -> list[str]:
     notes = []
     for name, bits in case.expected:
         patterns = by_name[name].patterns if name in by_name else ()
-        found = [f"0x{p[::-1].hex()}" for p in patterns]
+        if bits.startswith("sha256:"):
+            found = [f"sha256:{sha256(p)}" for p in patterns]
+        else:
+            found = [f"0x{p[::-1].hex()}" for p in patterns]
         if found != [bits]:
             notes.append(f"{name} is {', '.join(found[:3]) or 'absent'}, expected {bits}")
     return notes

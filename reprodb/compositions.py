@@ -53,8 +53,9 @@ def compose(kernel: Kernel, repetition: int) -> Composed:
     """The composition of a repetition of a kernel that has one.
 
     Repetition r below the count of `batches` has the r-th of these sizes. Later ones of a batch-invariant
-    kernel have any size from 1 to the largest; of another kernel they repeat the first ones, strangers and
-    order included. Strangers are no probes as long as there are enough others, and each at most once.
+    kernel have any size from 1 to the largest, its bit length drawn first; of another kernel they repeat the
+    first ones, strangers and order included. Strangers are no probes as long as there are enough others, and
+    each at most once.
     """
     composition = kernel.composition
     assert composition is not None  # noqa: S101 -- the caller asks only where there is one
@@ -67,7 +68,7 @@ def compose(kernel: Kernel, repetition: int) -> Composed:
     if repetition < len(composition.batches):
         batch = composition.batches[repetition]
     else:
-        batch = 1 + int(draw(_SIZE, 1)[0]) % max(composition.batches)
+        batch = _size(draw(_SIZE, 2), max(composition.batches))
     probes = np.arange(composition.probes, dtype=np.int64)
     others = np.arange(composition.probes, composition.requests, dtype=np.int64)
     wanted = served(composition, batch) - composition.probes
@@ -79,6 +80,12 @@ def compose(kernel: Kernel, repetition: int) -> Composed:
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     return Composed(batch, np.concatenate([probes, strangers])[order], places[: composition.probes])
+
+
+def _size(words: Words, most: int) -> int:
+    """A size from 1 to `most`: its bit length first, so that small sizes and large ones are as frequent."""
+    least = 1 << int(words[0]) % most.bit_length()
+    return least + int(words[1]) % (min(2 * least - 1, most) - least + 1)
 
 
 def mix(value: Words) -> Words:

@@ -108,6 +108,16 @@ def _check_together(pattern: str, dtype: str, values: Mapping[str, Number]) -> N
                     f"pattern 'integers' from {low} to {high} does not fit {dtype}",
                     allowed=f"{least} to {most}",
                 )
+    if pattern == "values":
+        if not values or list(values) != [f"v{i}" for i in range(len(values))]:
+            raise UsageError(
+                f"pattern 'values' has {', '.join(values) or 'no values'}",
+                allowed="v0, v1, v2 and so on, none left out: {pattern = 'values', v0 = 1.5, v1 = -1.5}",
+            )
+        if any(isnan(value) for value in values.values()):
+            raise UsageError(
+                "value = nan of pattern 'values'", allowed="numbers; a NaN by its bits: pattern = 'constant'"
+            )
     if pattern == "constant":
         if len(values) != 1:
             raise UsageError(

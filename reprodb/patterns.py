@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprodb.domain import DTYPE_BYTES
+from reprodb.near_ties import make_requests, make_weights
 from reprodb.sweep import in_chunks, sweep
 
 Array = NDArray[Any]
@@ -168,6 +169,15 @@ def _constant(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Arra
         yield np.repeat(element, size)
 
 
+def _values(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array]:
+    given = [params[key] for key in sorted(params, key=lambda key: int(key[1:]))]
+    cycle = _cast(np.array(given, np.float64), dtype)
+    start = 0
+    for size in sizes:
+        yield np.resize(np.roll(cycle, -(start % len(cycle))), size)
+        start += size
+
+
 def _random_bits(dtype: str, seed: int, sizes: Iterable[int]) -> Iterator[Array]:
     """Raw PCG64 words cut into elements; the bit stream is what NumPy promises to keep between versions."""
     source, width = np.random.PCG64(seed), DTYPE_BYTES[dtype]
@@ -235,6 +245,8 @@ def _sweep(dtype: str, params: Params, sizes: Iterable[int]) -> Iterator[Array]:
 
 
 _SEED = Param(0, "integer", 0, 2**63 - 1)
+_WIDTH = Param(1024, "integer", 4, 2**24)
+MOST_VALUES = 16
 
 
 def _params(**params: Param) -> Mapping[str, Param]:
@@ -300,6 +312,29 @@ PATTERNS: Mapping[str, PatternSpec] = MappingProxyType(
         ),
         "bits": PatternSpec("random bits", ALL, _bits, _params(seed=_SEED)),
         "index": PatternSpec("0, 1, 2, …; integers wrap", ALL, _index, _params()),
+        "values": PatternSpec(
+            "the values given, v0, v1, v2 and so on, in a cycle",
+            FLOATS,
+            _values,
+            _params(**{f"v{i}": Param(None, "number") for i in range(MOST_VALUES)}),
+        ),
+        "tied_weights": PatternSpec(
+            "rows of weights in pairs that are a hair apart",
+            ("float32",),
+            make_weights,
+            _params(seed=_SEED, width=_WIDTH),
+        ),
+        "tied_requests": PatternSpec(
+            "requests: the first ones lean towards a pair of tied_weights of the same seed and width",
+            ("float32",),
+            make_requests,
+            _params(
+                seed=_SEED,
+                width=_WIDTH,
+                words=Param(32, "integer", 1, 2**20),
+                probes=Param(64, "integer", 0, 2**20),
+            ),
+        ),
         "constant": PatternSpec(
             "one value, given as value or as bits",
             ALL,

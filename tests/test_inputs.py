@@ -136,7 +136,7 @@ def test_special_floats_hold_what_trips_arithmetic() -> None:
 # --- Laws --------------------------------------------------------------------------------------
 
 VARIED: list[tuple[str, str, dict[str, int | float]]] = [
-    (pattern, dtype, {"value": 3} if pattern == "constant" else {})
+    (pattern, dtype, {"constant": {"value": 3}, "values": {"v0": 3, "v1": -0.5, "v2": 7}}.get(pattern, {}))
     for pattern, spec in PATTERNS.items()
     for dtype in spec.dtypes
 ]
@@ -167,6 +167,11 @@ def test_seeds_matter(pattern: str) -> None:
     # `special` turns random after its cycle of pairs.
     n = 3000
     assert generate(_spec(pattern, n, seed=1)).tobytes() != generate(_spec(pattern, n, seed=2)).tobytes()
+
+
+def test_values_come_in_a_cycle() -> None:
+    array = generate(_spec("values", 5, v0=16777216.0, v1=1.0, v2=-16777216.0))
+    assert array.tolist() == [16777216.0, 1.0, -16777216.0, 16777216.0, 1.0]
 
 
 def test_arrays_are_little_endian() -> None:
@@ -271,6 +276,9 @@ def test_labels_of_different_parameters_differ() -> None:
         ("wide", "float32", {"binades": 0}, ["binades = 0", "an integer from 1"]),
         ("integers", "float32", {"low": 5, "high": 3}, ["low = 5", "low <= high"]),
         ("integers", "int8", {"high": 128}, ["int8", "-128 to 127"]),
+        ("values", "float32", {}, ["no values", "v0, v1, v2"]),
+        ("values", "float32", {"v0": 1, "v2": 1}, ["v0, v2", "none left out"]),
+        ("values", "float32", {"v0": float("nan")}, ["value = nan", "by its bits"]),
         ("constant", "float32", {}, ["exactly one of value and bits"]),
         ("constant", "float32", {"value": 1, "bits": 1}, ["exactly one of value and bits"]),
         ("constant", "float16", {"bits": 0x10000}, ["0x10000", "2 bytes"]),

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from reprodb.compositions import Composed
 from reprodb.domain import Artifact, Case, CodeOrigin, Device, Input, Kernel, Lane, Pairs, Samples, Stage
 from reprodb.environment import check_cupy, dotted, driver_version, format_uuid
 from reprodb.errors import ExecutionError
 from reprodb.executors import difference
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Platform, collect
+from reprodb.executors.serving import Serving
 from reprodb.executors.slots import ALIGNMENT, GUARD, POISON, Arguments, Batch, Region, stride_of
 
 # What the slots of one cycle, and the kept results of one batch, may take; the rest goes in further batches.
@@ -65,6 +67,7 @@ class Repeated(NamedTuple):
 
     raws: dict[str, list[bytes]]
     seconds: float
+    batches: tuple[int, ...] = ()  # BATCH of each repetition of a composition
 
 
 class Block:
@@ -155,17 +158,22 @@ class CudaExecutor:
         image, origin, notes = code_image(artifact)
         with self._module(image, artifact) as module:
             stages = [(stage, self._function(module, stage, artifact)) for stage in kernel.stages]
-            addresses = {wanted.name: self._resident(wanted, case) for wanted in case.inputs}
+            serving = Serving.of(kernel, case) if kernel.composition is not None else None
+            resident = [i for i in case.inputs if serving is None or i.name != serving.input]
+            addresses = {wanted.name: self._resident(wanted, case) for wanted in resident}
             with self._variables(module, artifact) as (held, lost):
-                work = Work(stages, case, addresses, held)
-                raws, seconds = self._repeat(work, repetitions)
+                if serving is None:
+                    raws, seconds, batches = self._repeat(Work(stages, case, addresses, held), repetitions)
+                else:
+                    work = Work(stages, serving.case, addresses, held)
+                    raws, seconds, batches = self._serve(work, serving, repetitions)
             notes += tuple(f"variable {name} keeps its value between repetitions" for name in lost)
-        self._check_inputs(case, addresses)
+        self._check_inputs(resident, addresses)
         outputs = tuple(collect(buffer, raws[buffer.name]) for buffer in case.recorded)
         for output in outputs:
             if output.buffer.init == "poison" and set(output.patterns[0]) == {POISON}:
                 notes = (*notes, f"buffer {output.buffer.name} was never written: it holds its poison")
-        return Samples(outputs, origin, seconds, notes)
+        return Samples(outputs, origin, seconds, notes, batches)
 
     # --- code ---
 
@@ -247,15 +255,12 @@ class CudaExecutor:
         with suppress(self._runtime.CUDARuntimeError):
             self._runtime.free(address)
 
-    def _check_inputs(self, case: Case, addresses: Mapping[str, int]) -> None:
+    def _check_inputs(self, inputs: Sequence[Input], addresses: Mapping[str, int]) -> None:
         """Refuse a kernel that wrote to its inputs: later repetitions, and later results, read them too."""
-        for wanted in case.inputs:
+        for wanted in inputs:
             if not self._holds(addresses[wanted.name], self._arrays.get(wanted)):
                 self._forget(wanted)
-                raise ExecutionError(
-                    f"the kernel changed its input {wanted.name!r}",
-                    remedy=f"give it a buffer with init = 'copy:{wanted.name}' to work in",
-                )
+                raise _changed_input(wanted.name)
 
     def _holds(self, address: int, array: Bytes) -> bool:
         """Whether the device memory at `address` still equals the array."""
@@ -508,6 +513,61 @@ class CudaExecutor:
         room = min(SLOT_BYTES, (int(free) + self._device.size) // 2)
         return max(1, min(wanted, room // a_slot))
 
+    # --- compositions ---
+
+    def _serve(self, work: Work, serving: Serving, repetitions: int) -> Repeated:
+        """Every repetition of a composition: its requests uploaded as they are served, a launch a batch."""
+        wanted = next(i for i in work.case.inputs if i.name == serving.input)
+        requests, widths = serving.requests(self._arrays.get(wanted)), serving.row_bytes()
+        batch = Batch.of(work.case, 1, work.inputs)
+        size, room = batch.recorded_bytes, serving.room * widths[serving.input]
+        base = self._device.take(batch.nbytes + room)
+        served_at = base + batch.nbytes  # regions end at a multiple of the alignment
+        inputs = {**work.inputs, serving.input: served_at}
+        batch = replace(batch, base=base, inputs=inputs, widths=widths)
+        host = self._host.take(size + GUARD * sum(not region.recorded for region in batch.regions))
+        declared = {buffer.name: buffer for buffer in serving.recorded}
+        raws: dict[str, list[bytes]] = {name: [] for name in declared}
+        batches: list[int] = []
+        served = requests[:0]
+        began = time.perf_counter()
+        with self._calls("executing"):
+            for repetition in range(repetitions):
+                composed = serving.compose(repetition)
+                served = np.ascontiguousarray(requests[composed.order])
+                self._copy(served_at, served.ctypes.data, served.nbytes, _TO_DEVICE)
+                kept = self._launch_batches(work, batch, composed)
+                self._copy(host, base, size, _TO_HOST)
+                self._copy_scratch_guards(batch, host + size)
+                self._runtime.streamSynchronize(self._stream)
+                del kept  # the arguments had to live until here
+                batches.append(composed.batch)
+                for region, rows in self._rows(batch, 1):
+                    _check_guards(region, rows)
+                    if region.recorded:
+                        buffer = declared[region.buffer.name]
+                        raws[buffer.name].append(serving.pattern(buffer, rows[0], composed))
+        seconds = time.perf_counter() - began
+        if not self._holds(served_at, served.reshape(-1)):
+            raise _changed_input(serving.input)
+        return Repeated(raws, seconds, tuple(batches))
+
+    def _launch_batches(self, work: Work, batch: Batch, composed: Composed) -> list[Arguments]:
+        """Fill the buffers and run all stages for one batch after the other; variables start as declared."""
+        self._fill(batch, 1)
+        for held in work.variables:
+            self._copy(held.address, held.pristine, held.size, _ON_DEVICE)
+        launches = []
+        for stage, function in work.stages:
+            at = stage.at(composed.batch)
+            arguments = batch.launches(at, composed.batch, composed.launches)
+            launches.append((function, (*at.grid, *at.block, at.shared, self._stream), arguments))
+        launch = self._driver.launchKernel
+        for number in range(composed.launches):
+            for function, shape, arguments in launches:
+                launch(function, *shape, arguments.address + number * arguments.step, 0)
+        return [arguments for _, _, arguments in launches]
+
     # --- memory and errors ---
 
     @contextmanager
@@ -527,6 +587,13 @@ class CudaExecutor:
         except self._runtime.CUDARuntimeError:
             return True
         return False
+
+
+def _changed_input(name: str) -> ExecutionError:
+    return ExecutionError(
+        f"the kernel changed its input {name!r}",
+        remedy=f"give it a buffer with init = 'copy:{name}' to work in",
+    )
 
 
 def slots_for(count: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -70,6 +70,7 @@ class Batch:
     regions: tuple[Region, ...]  # recorded buffers first, so that one copy brings them all back
     inputs: Mapping[str, int]
     base: int = 0
+    widths: Mapping[str, int] = field(default_factory=dict)  # bytes of a request's row, of what has rows
 
     @classmethod
     def of(cls, case: Case, slots: int, inputs: Mapping[str, int]) -> Self:
@@ -105,13 +106,24 @@ class Batch:
 
     def arguments(self, stage: Stage) -> Arguments:
         """The argument blocks of a stage, one a slot."""
-        width = len(stage.args)
-        values = np.zeros((self.slots, width), np.uint64)
+        values = np.zeros((self.slots, len(stage.args)), np.uint64)
         for column, arg in enumerate(stage.args):
             values[:, column] = self._values(arg)
-        cells = np.arange(values.size, dtype=np.uint64).reshape(values.shape)
-        pointers = np.uint64(values.ctypes.data) + np.uint64(_CELL) * cells
-        return Arguments(int(pointers.ctypes.data), _CELL * width, (values, pointers))
+        return _blocks(values)
+
+    def launches(self, stage: Stage, batch: int, count: int) -> Arguments:
+        """The argument blocks of `count` launches of a stage, each of `batch` requests, in the first slot.
+
+        Launch i gets row `i * batch` of what has rows.
+        """
+        values = np.zeros((count, len(stage.args)), np.uint64)
+        steps = np.arange(count, dtype=np.uint64) * np.uint64(batch)
+        for column, arg in enumerate(stage.args):
+            found = batch if arg.kind is ArgKind.BATCH else self._values(arg)
+            first = np.uint64(found if isinstance(found, int) else found[0])
+            rows = arg.kind is not ArgKind.SCALAR and arg.name in self.widths
+            values[:, column] = first + steps * np.uint64(self.widths[arg.name] if rows else 0)
+        return _blocks(values)
 
     def _values(self, arg: Arg) -> UInt64s | int:
         match arg.kind:
@@ -123,5 +135,14 @@ class Batch:
                 return self.inputs[arg.name]
             case ArgKind.SIZE:
                 return self.case.n
+            case ArgKind.BATCH:
+                return 1  # a launch of a composition says its own
             case ArgKind.SCALAR:
                 return int.from_bytes(arg.value, "little")
+
+
+def _blocks(values: UInt64s) -> Arguments:
+    """Rows of argument values as CUDA takes them."""
+    cells = np.arange(values.size, dtype=np.uint64).reshape(values.shape)
+    pointers = np.uint64(values.ctypes.data) + np.uint64(_CELL) * cells
+    return Arguments(int(pointers.ctypes.data), _CELL * values.shape[1], (values, pointers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from reprodb.suite.tables import (
 )
 
 MOST_N = 1 << 40
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MOST_BYTES = 1 << 41  # of one case's inputs and buffers: more is a slip of the keyboard
 DEFAULT_INPUT = "x"
 
@@ -153,7 +155,10 @@ def _reference(
 
 
 def _expected(table: Table, buffers: tuple[Buffer, ...]) -> Pairs:
-    """Pinned bits by buffer: `0x` and two digits a byte, as one number (most significant byte first)."""
+    """Pinned bits by buffer: `0x` and two digits a byte, as one number (most significant byte first).
+
+    Bits of any buffer may be pinned by the SHA-256 of its pattern, `sha256:` and 64 digits.
+    """
     recorded = {b.name: b for b in buffers if b.role is not Role.SCRATCH}
     pairs = []
     for name, bits in table.table("expected").items():
@@ -165,8 +170,19 @@ def _expected(table: Table, buffers: tuple[Buffer, ...]) -> Pairs:
                 f"a result or witness: {', '.join(recorded)}",
                 suggest(name, recorded),
             )
+        if isinstance(bits, str) and bits.startswith("sha256:"):
+            if not _DIGEST.fullmatch(bits):
+                raise Problem(
+                    table.where, f"expected {name} = {shown(bits)}", "sha256: and 64 digits, a to f small"
+                )
+            pairs.append((name, bits))
+            continue
         if buffer.elements != 1 or buffer.fields:
-            raise Problem(table.where, f"expected pins {name!r}", "buffers of one element that is no struct")
+            raise Problem(
+                table.where,
+                f"expected pins {name!r}",
+                "buffers of one element that is no struct, or 'sha256:…'",
+            )
         digits = 2 * buffer.element_bytes
         try:
             value = int(bits, 16) if isinstance(bits, str) and bits.startswith("0x") else -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -132,11 +132,10 @@ def _images(module: Module) -> tuple[Image, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a launch is given beside the memory: the size, BATCH, and where its rows begin, in bytes."""
+    """What a launch is given beside the memory: the size, and BATCH."""
 
     n: int
     batch: int = 1
-    offsets: Mapping[str, int] = field(default_factory=dict)
 
 
 def pack_params(kernel: str, stage: Stage, lowered: Lowered, memory: Memory, given: Arguments) -> Bytes:
@@ -184,7 +183,7 @@ def _argument(kernel: str, stage: Stage, arg: Arg, param: Param, memory: Memory,
             f"{param.nbytes} bytes",
             remedy="make the args of the manifest's stage match the kernel's parameters",
         )
-    return (table[arg.name].address + given.offsets.get(arg.name, 0)).to_bytes(8, "little")
+    return table[arg.name].address.to_bytes(8, "little")
 
 
 # --- Launch records ----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprodb.domain import (
+    ArgKind,
     Artifact,
     Buffer,
     Case,
@@ -198,10 +199,11 @@ def serve(
         batches.append(composed.batch)
         memory.reset()
         served[: len(composed.order)] = requests[composed.order]
+        for each in runs:
+            each.reshape(composed.batch, widths)
         for launch in range(composed.launches):
-            offsets = {name: launch * composed.batch * width for name, width in widths.items()}
             for each in runs:
-                each.relaunch(composed.batch, offsets)
+                each.begin_at(launch * composed.batch)
                 each.execute(scheduler.mix(seed ^ launch), repetition)
         for buffer in serving.recorded:
             raws[buffer.name].append(serving.pattern(buffer, memory.buffers[buffer.name].data, composed))
@@ -223,17 +225,26 @@ class _StageRun:
         )
         self.blocks = self.stage.grid[0] * self.stage.grid[1] * self.stage.grid[2]
         self.resident = self.launch.new_block()
+        self.moving: list[tuple[NDArray[np.uint64], int, int]] = []
 
-    def relaunch(self, batch: int, offsets: Mapping[str, int]) -> None:
-        """From now on the launch of `batch` requests whose rows begin `offsets` bytes into their arrays."""
+    def reshape(self, batch: int, widths: Mapping[str, int]) -> None:
+        """From now on launches of `batch` requests; `widths` are the bytes of a row of what has rows."""
         lowered = self.compiled.lowered
         self.stage = self.program.stages[self.index][0].at(batch)
         check_shape(self.program.name, self.stage, lowered)
-        arguments = Arguments(self.n, batch, offsets)
-        self.launch.reshape(
-            self.stage, pack_params(self.program.name, self.stage, lowered, self.memory, arguments)
-        )
+        params = pack_params(self.program.name, self.stage, lowered, self.memory, Arguments(self.n, batch))
+        self.launch.reshape(self.stage, params)
         self.blocks = self.stage.grid[0] * self.stage.grid[1] * self.stage.grid[2]
+        self.moving = []
+        for arg, param in zip(self.stage.args, lowered.params, strict=True):
+            if arg.name in widths and arg.kind is not ArgKind.SCALAR:
+                place = self.launch.params[param.offset : param.offset + 8].view(np.uint64)
+                self.moving.append((place, int(place[0]), widths[arg.name]))
+
+    def begin_at(self, row: int) -> None:
+        """The next launch's requests begin at this row."""
+        for place, first, width in self.moving:
+            place[0] = first + row * width
 
     def execute(self, seed: int, repetition: int) -> None:
         launch, run_blocks = self.launch, self.compiled.run
