@@ -1,4 +1,4 @@
-"""Run the benchmarks, print their table and write it with the environment to benchmarks/results/."""
+"""Run the benchmarks, print their table, and write each group with its environment to benchmarks/results/."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import compare, history, model, nightly, startup
+from benchmarks import compare, hashing, history, model, nightly, startup
 from benchmarks.harness import Row, Spread
 from reprodb.codec import encode
 from reprodb.environment import host_environment
@@ -20,6 +20,7 @@ RESULTS = Path(__file__).parent / "results"
 WITHOUT_GPU: dict[str, Callable[[], list[Row]]] = {
     "startup": startup.rows,
     "compare": compare.rows,
+    "hashing": hashing.rows,
     "model": model.rows,
     "nightly": nightly.rows,
     "history": history.rows,
@@ -27,9 +28,9 @@ WITHOUT_GPU: dict[str, Callable[[], list[Row]]] = {
 
 
 def _gpu() -> dict[str, Callable[[], list[Row]]]:
-    from benchmarks import gpu
+    from benchmarks import gpu, published, reduce
 
-    return {"gpu": gpu.rows}
+    return {"gpu": gpu.rows, "gpu-reduce": reduce.rows, "gpu-nightly": published.rows}
 
 
 def _time(spread: Spread, unit: str = "s") -> str:
@@ -66,9 +67,9 @@ def main() -> int:
     unknown = set(options.names) - set(groups)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(groups)}")
-    rows = [row for name, run in groups.items() if name in (options.names or groups) for row in run()]
+    found = {name: run() for name, run in groups.items() if name in (options.names or groups)}
     table = Table("benchmark", "lane", "ours: median (min–max)", "peer", "peer: median", "ratio", "goal")
-    for row in rows:
+    for row in (row for rows in found.values() for row in rows):
         table.add_row(
             row.name,
             row.lane,
@@ -80,12 +81,12 @@ def main() -> int:
         )
     Console(width=180 if not sys.stdout.isatty() else None).print(table)
     RESULTS.mkdir(exist_ok=True)
-    name = "gpu" if options.gpu else "cpu"
-    record = {
-        "environment": encode(host_environment()),
-        "rows": [asdict(row) | {"met": row.met} for row in rows],
-    }
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    for name, rows in found.items():
+        record = {
+            "environment": encode(host_environment()),
+            "rows": [asdict(row) | {"met": row.met} for row in rows],
+        }
+        (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     return 0
 
 
