@@ -208,6 +208,7 @@ _SCHEDULING = re.compile(r"\.reuse\b|\s*&\w+=\S+|\s*\?\w+|\(\*.*?\*\)|\s*/\*.*?\
 _SASS_PREDICATE = re.compile(r"^@!?U?P\w+\s+")
 _DATA = re.compile(r"^\s*(?:/\*[0-9a-f]+\*/)?\s*\.(byte|short|word|dword|zero|string|ascii)\s+(.*?)\s*$")
 _DATA_SECTION = re.compile(r"^\.nv\.(?:constant\d+|global\.init)(?:\.|$)")
+_MOST_ZEROS = 1 << 26  # written out; text from elsewhere may ask for any number
 _DATA_BYTES = {"byte": 1, "short": 2, "word": 4, "dword": 8}
 
 
@@ -277,20 +278,28 @@ def _data(lines: list[str]) -> tuple[str, bool]:
         elif match := _DATA.match(line):
             kind, rest = match.groups()
             if kind == "zero":
-                out.append("00" * int(rest, 0))
+                count = _number(rest)
+                out.append(f"<zero {rest}>" if count is None or count > _MOST_ZEROS else "00" * count)
             elif kind in ("string", "ascii"):
                 out.append(rest)
                 carries = True
             else:
                 for value in (part.strip() for part in rest.split(",")):
-                    if re.fullmatch(r"0x[0-9a-f]+|\d+", value):
-                        number = int(value, 0)
+                    number = _number(value)
+                    if number is not None and number < 1 << 8 * _DATA_BYTES[kind]:
                         carries |= number != 0
                         out.append(number.to_bytes(_DATA_BYTES[kind], "little").hex())
                     else:
                         carries = True
                         out.append(f"<{value}>")
     return "".join(out), carries
+
+
+def _number(text: str) -> int | None:
+    """A number of at most 64 bits as disassemblers write it; None for anything else, such as a symbol."""
+    if re.fullmatch(r"0x[0-9a-f]{1,16}", text):
+        return int(text, 16)
+    return int(text) if re.fullmatch(r"[0-9]{1,19}", text) else None
 
 
 def constants(text: str) -> str:

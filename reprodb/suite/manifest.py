@@ -11,7 +11,7 @@ from reprodb.suite.buffers import BufferPlan, read_buffers
 from reprodb.suite.cases import CaseRules, read_case
 from reprodb.suite.composition import PROBES, CompositionPlan, check_rows, check_stages, read_composition
 from reprodb.suite.expressions import names_in
-from reprodb.suite.sources import PLAIN_PATH_FORM, is_plain_path, resolve_inside
+from reprodb.suite.sources import PLAIN_PATH_FORM, is_file, is_plain_path, resolve_inside
 from reprodb.suite.stages import read_stages
 from reprodb.suite.tables import (
     IDENTIFIER_FORM,
@@ -129,7 +129,7 @@ def _source(root: Path, manifest: str, head: Table) -> str:
     path = resolve_inside(root, (root / manifest).parent, text)
     if path is None:
         raise head.wrong("source", f"a file under {root}", "copy the file into the suite")
-    if not path.is_file():
+    if not is_file(path):
         raise head.wrong("source", "an existing file, named from the manifest's folder")
     shown = path.relative_to(root.resolve()).as_posix()
     if not is_plain_path(shown):

@@ -37,6 +37,14 @@ def resolve_inside(root: Path, folder: Path, name: str) -> Path | None:
     return path if path.is_relative_to(root.resolve()) else None
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there. A name that no file can have (too long, with a NUL) names none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def is_plain_path(path: str) -> bool:
     return len(path) <= 400 and _PLAIN.fullmatch(path) is not None
 
@@ -102,11 +110,8 @@ def _target(root: Path, path: Path, shown: str, name: str) -> Path | None:
     target = resolve_inside(root, path.parent, name)
     if target is None:
         raise _outside(root, shown, f'"{name}"')
-    try:
-        if target.is_file():
-            return target
-    except OSError:  # a name that no file can have
-        return None
+    if is_file(target):
+        return target
     if _climbs(name):
         raise UsageError(f'{shown} includes "{name}", which does not exist', remedy="mend the name")
     return None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.loop import Tally, attempt, fuzz, limited
 from tests.fuzz.mutation import mutated
-from tests.fuzz.targets import Target, targets
+from tests.fuzz.targets import ROOT, Target, targets
 
 TARGETS = {target.name: target for target in targets()}
 # Cases of each target in the everyday tests: those that take milliseconds each get few.
@@ -72,6 +72,13 @@ FOUND = {
     "a policy nested 10,000 deep": ("policy", "[gate]\nprofiles = " + "[" * 10_000),
     "profiles with a number of 6,000 digits": ("profiles", "[profile.a]\nfmad = " + "9" * 6000),
     "profiles nested 10,000 deep": ("profiles", "[profile.a]\nextra = " + "[" * 10_000),
+    "a source of a name that no file can have": (
+        "manifest",
+        (ROOT / "kernels/sum_squares_tree/kernel.toml").read_text().replace("sum_squares.cu", "x" * 300),
+    ),
+    "data of a terabyte of zeros": ("sass normalised", ".section\t.nv.constant3\n.zero 1099511627776\n"),
+    "data that is no number": ("sass normalised", ".section\t.nv.constant3\n.zero 1e999\n.word 09\n"),
+    "data that its type cannot hold": ("sass normalised", ".section\t.nv.constant3\n.byte 256, 0xfff\n"),
 }
 
 
