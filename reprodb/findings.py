@@ -230,6 +230,7 @@ class Diff:
     headline: str = ""  # the verdict in words
     reasons: tuple[str, ...] = ()  # why the exit code is what it is
     notes: tuple[str, ...] = ()  # what could not be answered
+    beside_rows: tuple[str, ...] = ()  # those of the reasons that no row shows: rules about the whole run
 
     @property
     def compared(self) -> int:

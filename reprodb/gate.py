@@ -178,13 +178,17 @@ def _other_input(comparison: Comparison, policy: Policy) -> bool:
     return comparison.verdict is Verdict.NOT_COMPARABLE and begins_anew(comparison, policy)
 
 
-def _no_answer(diff: Diff, policy: Policy, required: bool, first_night: bool) -> Iterable[_Reason]:
-    """Why a run gives no answer although no row says so."""
-    bare = [c for c in diff.comparisons if c.verdict is Verdict.NO_BASELINE]
-    lacking = [*bare, *(c for c in diff.comparisons if _other_input(c, policy))]
+def _no_baseline(diff: Diff, policy: Policy, required: bool) -> Iterable[_Reason]:
+    """Rows without a baseline, where one is required."""
+    lacking = [c for c in diff.comparisons if c.verdict is Verdict.NO_BASELINE or _other_input(c, policy)]
     if (required or policy.require_baseline) and lacking:
         rows = _some([_row(c) for c in lacking])
         yield _Reason(Exit.NO_ANSWER, f"a required baseline is missing: {rows}")
+
+
+def _nothing_compared(diff: Diff, first_night: bool) -> Iterable[_Reason]:
+    """Why a run gives no answer although no row says so."""
+    bare = [c for c in diff.comparisons if c.verdict is Verdict.NO_BASELINE]
     if diff.compared:
         return
     # Rows with bits and without a baseline, in a nightly, are a first night of their scopes: unless others
@@ -226,6 +230,7 @@ def _notes(diff: Diff, policy: Policy, today: date, code: Exit) -> tuple[str, ..
     ]
     notes += [f"code the same, bits changed: {_row(c)}" for c in loud]
     notes += _new_histories(diff.comparisons)
+    notes += _remarks(diff.comparisons)
     notes += [f"canary {c.name}: {c.sentence}" for c in diff.canaries if not c.ok and not c.fatal]
     notes += _not_equalled(policy.require_equal, diff.matrix)
     notes += _skipped(diff.candidate)
@@ -238,6 +243,17 @@ def _new_histories(comparisons: Iterable[Comparison]) -> list[str]:
     for comparison in comparisons:
         if (text := new_history(comparison)) and comparison.verdict is not Verdict.SAME:
             rows.setdefault(text, []).append(_row(comparison))
+    return [f"{text}: {_some(found)}" for text, found in rows.items()]
+
+
+def _remarks(comparisons: Iterable[Comparison]) -> list[str]:
+    """One note for each remark of attribution: a profile redefined, a card that deviates."""
+    rows: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        told = comparison.attribution
+        for text in told.notes if told is not None else ():
+            if text != new_history(comparison):
+                rows.setdefault(text, []).append(_row(comparison))
     return [f"{text}: {_some(found)}" for text, found in rows.items()]
 
 
@@ -284,9 +300,10 @@ def judge(
     failed = [c for c in diff.canaries if not c.ok and c.fatal]
     reasons = [_Reason(Exit.NO_ANSWER, f"canary {c.name} failed: {c.sentence}") for c in failed]
     reasons += [reason for _, row in judged for reason in row]
-    reasons += [r for rule in policy.require_equal for row in diff.matrix for r in _equal_profiles(rule, row)]
-    reasons += _absent_profiles(policy, diff)
-    reasons += _no_answer(diff, policy, references_required, first_night)
+    rules = [r for rule in policy.require_equal for row in diff.matrix for r in _equal_profiles(rule, row)]
+    rules += _absent_profiles(policy, diff)
+    rules += _no_baseline(diff, policy, references_required)
+    reasons += [*rules, *_nothing_compared(diff, first_night)]
     codes = {reason.code for reason in reasons}
     precedence = (Exit.UNTRUSTWORTHY, Exit.CHANGED, Exit.NO_ANSWER)
     code = Exit.NO_ANSWER if failed else next((c for c in precedence if c in codes), Exit.CLEAN)
@@ -297,5 +314,6 @@ def judge(
         exit_code=int(code),
         headline=headline(diff, code, [reason.text for reason in reasons], edits=_edits(diff.comparisons)),
         reasons=tuple(reason.text for reason in reasons),
+        beside_rows=tuple(reason.text for reason in rules),
         notes=_notes(diff, policy, today, code),
     )

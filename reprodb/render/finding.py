@@ -306,6 +306,7 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, so
         where = f"{candidate_run.id}:{card.profile}"
         command = shlex.join(["reprodb", "claim", where, c.kernel, "--case", c.case])
     notes = [c.gate_reason, c.note, f"compared with {reference_of(c)}" if c.reference_run is not None else ""]
+    notes = [*(told.notes if told is not None else ()), *dict.fromkeys(notes)]
     if c.candidate is not None:
         notes += c.candidate.notes
     return Finding(

@@ -1,7 +1,8 @@
 """Tables for terminals: the verdict first, the matrix at a glance, then rows, the worst first."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprodb.claims import Claim
@@ -11,7 +12,7 @@ from reprodb.findings import Comparison, Diff, MatrixRow
 from reprodb.render import matrix as matrix_
 from reprodb.render.dossier import kernel_groups
 from reprodb.render.spectra import churn_groups, span
-from reprodb.render.text import count, joined, lines, name, utc, visible
+from reprodb.render.text import count, joined, lines, name, sentence, utc, visible
 from reprodb.render.timeline import STEPS, Moment
 from reprodb.render.words import (
     ACCURACY,
@@ -20,12 +21,14 @@ from reprodb.render.words import (
     STANDINGS,
     VERDICTS,
     Word,
+    asides,
     bits_of,
     flagged,
     hash_of,
     headline,
     observed,
     profiles_of,
+    row_names,
     run_name,
     sort_results,
     tally,
@@ -86,6 +89,8 @@ def diff(out: "Console", value: Diff, *, quiet: bool = False) -> None:
         if not canary.ok:
             kind = "canary failed" if canary.fatal else "note"
             _line(out, f"{kind}: {canary.name}: {canary.sentence}", "bold red" if canary.fatal else "dim")
+    for reason in value.beside_rows:
+        _line(out, f"! {sentence(reason)}", "bold red")
     for step in unanswered(value):
         _line(out, "? " + " ".join(part for part in (step.text, step.command) if part), "yellow")
     _matrix(out, value.matrix)
@@ -289,21 +294,23 @@ def _matrix(out: "Console", rows: Sequence[MatrixRow]) -> None:
         return
     _line(out, "")
     profiles = [name(p) for p in table.profiles]
-    needed = max(len(name(row.row.kernel)) for row in table.rows) + sum(len(p) + 3 for p in profiles)
+    called = row_names((row.row.kernel, row.row.case) for row in table.rows)
+    needed = max(map(len, called.values())) + sum(len(p) + 3 for p in profiles)
     if out.width < max(STACKED, needed):
-        _stacked_matrix(out, table)
+        _stacked_matrix(out, table, called)
     else:
         grid = _table("profile matrix", *profiles)
         for column in grid.columns:
             column.no_wrap = True
         for row in table.rows:
             cells = [_text(_cell(cell), _cell_style(cell)) for cell in row.cells]
-            grid.add_row(_text(name(row.row.kernel)), *cells)
+            grid.add_row(_text(called[row.row.kernel, row.row.case]), *cells)
         out.print(grid)
         for row in table.rows:
+            title = called[row.row.kernel, row.row.case]
             for place, legend in enumerate(_legends(row)):
-                title = name(row.row.kernel) + ":" if place == 0 else ""
-                _line(out, f"{title:<{len(name(row.row.kernel)) + 1}} {legend}")
+                head = f"{title}:" if place == 0 else ""
+                _line(out, f"{head:<{len(title) + 1}} {legend}")
     _line(out, _key(table), "dim")
     for inert in table.inert:
         _line(out, f"same code: {joined(list(inert.profiles))} ({joined(list(inert.kernels))})", "dim")
@@ -320,14 +327,15 @@ def _key(table: matrix_.Table) -> str:
     return "; ".join(told)
 
 
-def _stacked_matrix(out: "Console", table: matrix_.Table) -> None:
+def _stacked_matrix(out: "Console", table: matrix_.Table, called: Mapping[tuple[str, str], str]) -> None:
     for row in table.rows:
+        title = called[row.row.kernel, row.row.case]
         seen = [cell.distinct for cell in row.cells if cell and cell.label == "~"]
         if seen and len(seen) == sum(cell is not None for cell in row.cells):
             word = "pattern" if set(seen) == {1} else "patterns"
-            _line(out, f"{name(row.row.kernel)}  ~{span(seen)} {word}, {count(len(seen), 'profile')}")
+            _line(out, f"{title}  ~{span(seen)} {word}, {count(len(seen), 'profile')}")
             continue
-        _line(out, name(row.row.kernel), "bold")
+        _line(out, title, "bold")
         groups: dict[tuple[str, str], list[str]] = {}
         for cell in row.cells:
             if cell is not None:
@@ -369,18 +377,19 @@ def _comparisons(out: "Console", ordered: Sequence[Comparison]) -> None:
     quiet = [c for c in ordered if not flagged(c)]
     churns = [c for c in quiet if c.churn]
     # Rows that nothing is to be said of one by one: the matrix has their bits.
-    counted = {verdict: sum(c.verdict is verdict for c in quiet) for verdict in COUNTED}
+    counted = {verdict: [c for c in quiet if c.verdict is verdict] for verdict in COUNTED}
     rows = [c for c in ordered if flagged(c) or not (c.churn or c.verdict in COUNTED)]
+    called = row_names((c.kernel, c.case) for c in ordered)
     if rows and out.width < STACKED:
         for c in rows:
-            _stacked_comparison(out, c)
+            _stacked_comparison(out, c, called[c.kernel, c.case])
     elif rows:
         table = _table("verdict", "kernel", "profile", "gates", "bits", "accuracy", "what moved")
         for c in rows:
             word = VERDICTS[c.verdict]
             table.add_row(
                 _text(f"{word.mark} {word.label}", _STYLES[word.tone]),
-                _text(name(c.kernel)),
+                _text(called[c.kernel, c.case]),
                 _text(name(profiles_of(c))),
                 _text("yes" if c.gated else "no", "bold red" if c.gated else "dim"),
                 _text(_bits(c)),
@@ -393,11 +402,25 @@ def _comparisons(out: "Console", ordered: Sequence[Comparison]) -> None:
     if churns:
         _line(out, "arrival order, which never gates:", "dim")
     for group in churn_groups(churns, opened=False):
-        _line(out, f"~ {name(group.kernel)}, {group.summary}", "dim")
-    for verdict, n in counted.items():
-        if n:
-            word = VERDICTS[verdict]
-            _line(out, f"{word.mark} {count(n, 'row')}: {COUNTED[verdict]}", _STYLES[word.tone])
+        told = "; ".join((group.summary, *_churn(tuple(item.comparison for item in group.items))))
+        _line(out, f"~ {called[group.kernel, group.case]}, {told}", "dim")
+    for verdict, found in counted.items():
+        word = VERDICTS[verdict]
+        for beside, n in Counter(map(asides, found)).most_common():
+            told = "; ".join(part for part in (COUNTED[verdict], beside) if part)
+            _line(out, f"{word.mark} {count(n, 'row')}: {told}", _STYLES[word.tone])
+
+
+def _churn(rows: Sequence[Comparison]) -> Iterator[str]:
+    """How the supports of a kernel's rows stand to each other; of one row where its usual pattern went."""
+    churns = [c.churn for c in rows if c.churn]
+    found = [r for r in ("same", "overlapping", "new") if any(churn.relation == r for churn in churns)]
+    yield f"{joined(found)} support"
+    if len(churns) == 1:
+        yield churns[0].mode
+    notes = {churn.note for churn in churns}
+    yield from (note for note in notes if note and len(notes) == 1)
+    yield from dict.fromkeys(c.note for c in rows if not c.may_gate)
 
 
 def _results(out: "Console", results: Sequence[Result]) -> None:
@@ -427,10 +450,10 @@ def _results(out: "Console", results: Sequence[Result]) -> None:
                 _line(out, f"    {line}")
 
 
-def _stacked_comparison(out: "Console", c: Comparison) -> None:
+def _stacked_comparison(out: "Console", c: Comparison, called: str) -> None:
     word = VERDICTS[c.verdict]
     _line(out, f"{word.mark} {word.label}{' (gates)' if c.gated else ''}", _STYLES[word.tone])
-    _line(out, f"  {name(c.kernel)}, {name(profiles_of(c))}", "bold")
+    _line(out, f"  {called}, {name(profiles_of(c))}", "bold")
     _line(out, f"  {_bits(c)}  accuracy {' '.join(ACCURACY[c.accuracy])}")
     _line(out, f"  {_told(c)}")
 
@@ -444,10 +467,14 @@ def _bits(c: Comparison) -> str:
 
 def _told(c: Comparison) -> str:
     if c.loss:
-        return f"{c.loss.odd} of {c.loss.of} repetitions of {c.loss.output} differ: {c.loss.where}"
+        lost = f"{c.loss.odd} of {c.loss.of} repetitions of {c.loss.output} differ: {c.loss.where}"
+        return "; ".join(part for part in (lost, asides(c)) if part)
     moved = [f"{d.changed:,} of {d.of:,} in {d.name}" for d in c.outputs if d.changed]
-    sentence = c.attribution.sentence if c.attribution else ""
-    return sentence or joined(moved) or c.note or VERDICTS[c.verdict].meaning
+    told = (c.attribution.sentence.removesuffix(".") if c.attribution else "") or joined(moved)
+    beside = "" if c.candidate is not None and c.candidate.status is not Status.OK else asides(c)
+    if not c.may_gate:
+        return "; ".join(part for part in (beside, told) if part)
+    return "; ".join(part for part in (told, beside) if part) or c.note or VERDICTS[c.verdict].meaning
 
 
 def _no_result(out: "Console", c: Comparison) -> None:

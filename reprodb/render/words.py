@@ -1,5 +1,6 @@
 """The words, marks and order that every renderer shares for verdicts, accuracy and status."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from reprodb.domain import Accuracy, Lane, Result, Run, Status
 from reprodb.errors import Exit
 from reprodb.findings import Comparison, Diff, Verdict
 from reprodb.headline import counted
-from reprodb.render.text import count, sentence
+from reprodb.render.text import count, name, sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,19 @@ def bits_of(result: Result | None) -> str:
 
 def hash_of(result: Result | None) -> str:
     return hex64(result.results[0].run_hash) if result and result.results else ""
+
+
+def row_names(rows: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """(kernel, case) → what a narrow table calls the row: the kernel, with its case where it has several."""
+    pairs = tuple(dict.fromkeys(rows))
+    cases = Counter(kernel for kernel, _ in pairs)
+    return {(k, c): f"{name(k)} {name(c)}" if cases[k] > 1 else name(k) for k, c in pairs}
+
+
+def asides(c: Comparison) -> str:
+    """What is to be said of a row beside its verdict: why it does not gate, its bound, what was expected."""
+    gate = "" if c.gate_reason in (VERDICTS[c.verdict].label, c.verdict.value) else c.gate_reason
+    return "; ".join(dict.fromkeys(part for part in (c.note, gate) if part))
 
 
 def profiles_of(c: Comparison) -> str:

@@ -50,7 +50,7 @@ def test_a_pipe_gets_plain_lines() -> None:
     assert "\x1b" not in text
     row = next(line for line in text.splitlines() if "≠ changed" in line)
     assert "0x4b25426d → 0x4b25426f" in row
-    assert "the total is 2 ULP higher." in row
+    assert "the total is 2 ULP higher" in row
 
 
 def test_a_first_night_is_the_matrix_and_nothing_row_by_row() -> None:
