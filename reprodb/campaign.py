@@ -334,4 +334,5 @@ class _Row:
             error=outcome.error,
             seconds=outcome.seconds,
             notes=outcome.notes,
+            batches=outcome.batches,
         )

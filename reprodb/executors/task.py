@@ -50,6 +50,7 @@ class Outcome:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     sticky: bool = False
+    batches: tuple[int, ...] = ()  # BATCH of each repetition of a composition
 
 
 def perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
@@ -84,6 +85,7 @@ def _perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
         input_digest=digest(case.inputs),
         seconds=samples.seconds,
         notes=samples.notes,
+        batches=samples.batches,
     )
 
 

@@ -23,6 +23,7 @@ from reprodb.domain import (
     Result,
     Run,
     Status,
+    later,
 )
 from reprodb.store import sequences
 from reprodb.store.types import microseconds
@@ -133,6 +134,7 @@ class ResultLine:
     seconds: float
     outputs: tuple[OutputLine, ...]
     accepted: bool
+    batches: tuple[int, ...] = later(())
 
 
 def result_line(result: Result, case: str, build: str | None, *, accepted: bool) -> ResultLine:
@@ -156,6 +158,7 @@ def result_line(result: Result, case: str, build: str | None, *, accepted: bool)
         seconds=float(result.seconds),
         outputs=tuple(_output_line(output) for output in result.outputs),
         accepted=accepted,
+        batches=result.batches,
     )
 
 
@@ -196,6 +199,7 @@ def result_of(line: ResultLine, run: Run, case: CaseLine, build: BuildLine | Non
         error=line.error,
         seconds=line.seconds,
         notes=line.notes,
+        batches=line.batches,
     )
 
 

@@ -171,6 +171,7 @@ def _stored(seen: Seen, row: Row[Any], outputs: tuple[Output, ...]) -> Stored:
         error=remark["error"],
         seconds=row.seconds,
         notes=tuple(remark["notes"]),
+        batches=tuple(remark.get("batches", ())),
         id=row.id,
     )
     return Stored(row.run_id, result, row.accepted is not None, digest)

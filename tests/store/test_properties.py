@@ -230,7 +230,7 @@ def test_no_field_is_forgotten() -> None:
     """A field that a noun gains must be stored: these are the ones that the tables and bundles know."""
     known = {
         Result: "kernel case profile arch lane status repetitions outputs accuracy build origin input_digest "
-        "condition error seconds notes id",
+        "condition error seconds notes id fingerprint batches",
         Output: "name role dtype shape determinism patterns sequence run_hash fields first_bits",
         Pattern: "sha256 count first data",
         Judgement: "verdict max_rel_err reference note",
