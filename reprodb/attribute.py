@@ -9,6 +9,7 @@ from reprodb.codegen import code_delta, delta_phrase, launched
 from reprodb.domain import Build, Code, CodeOrigin, Kernel, Lane, Pairs, Profile, Result, Role, Run, Status
 from reprodb.findings import Alarm, Attribution, Cause, Comparison, Effect, Layer, Moved, State, Verdict
 from reprodb.matrix import code_key
+from reprodb.ordering import difference
 
 # Which field of the pinned tuple a cause moves. A change of source is `order` or `build`: see _moved.
 _FIELD: Mapping[str, Moved] = {
@@ -273,15 +274,23 @@ def _bits_layer(comparison: Comparison, role: Role, name: str) -> Layer:
     return _layer(name, (f"{d.changed:,} of {d.of:,} {d.name}" for d in moved))
 
 
-def effects(comparison: Comparison, fingerprints: tuple[str | None, str | None]) -> tuple[Layer, ...]:
-    """The five effects in order. `fingerprints` are the order fingerprints of the sides, where probed."""
+def _order(comparison: Comparison) -> Layer:
+    """The order fingerprints of both sides, where they were taken."""
+    sides = (comparison.baseline, comparison.candidate)
+    same, detail = difference(*(side.fingerprint if side else None for side in sides))
+    state = State.UNKNOWN if same is None else State.SAME if same else State.DIFFERS
+    return Layer(Effect.ORDER, state, detail)
+
+
+def effects(comparison: Comparison) -> tuple[Layer, ...]:
+    """The five effects in order."""
     sides = (comparison.baseline, comparison.candidate)
     old, new = (
         (r.build.code if r is not None and r.build is not None else None) or Code(None, None, None)
         for r in sides
     )
     return (
-        _digest_layer(Effect.ORDER, *fingerprints),
+        _order(comparison),
         _digest_layer(Effect.PTX, old.ptx, new.ptx),
         _sass(old, new, comparison.either.kernel),
         _bits_layer(comparison, Role.WITNESS, Effect.WITNESS),
@@ -395,6 +404,13 @@ def _code_phrase(code_same: bool | None) -> str:
     return "code unknown" if code_same is None else "code the same" if code_same else "code differs"
 
 
+def _order_phrases(order: Layer) -> list[str]:
+    """What an order that was measured says; nothing where none was."""
+    if order.state is State.UNKNOWN:
+        return []
+    return ["the order is the same" if order.state is State.SAME else f"the order differs ({order.detail})"]
+
+
 def _bits_phrase(comparison: Comparison) -> str:
     verdict = comparison.verdict
     if verdict is Verdict.NO_RESULT:
@@ -450,23 +466,20 @@ def attribute(
     baseline_run: Run | None,
     candidate_run: Run | None,
     *,
-    fingerprints: tuple[str | None, str | None] = (None, None),
     background: Background = NOTHING_KNOWN,
 ) -> Comparison:
-    """The comparison with its attribution; unchanged where a side is missing.
-
-    `fingerprints` are the order fingerprints of baseline and candidate, None where nobody probed them.
-    """
+    """The comparison with its attribution; unchanged where a side is missing."""
     before, after = comparison.baseline, comparison.candidate
     if before is None or after is None:
         return comparison
     rows = causes(before, after, baseline_run, candidate_run, background.source)
-    found = effects(comparison, fingerprints)
+    found = effects(comparison)
     moved = _moved(rows, found[0], before, after)
     code_same = _code_same(before, after)
     phrases = [_causes_phrase(rows, moved)]
     if after.status is Status.OK:
         phrases.append(_code_phrase(code_same))
+        phrases += _order_phrases(found[0])
     phrases.append(_bits_phrase(comparison))
     new_history = _new_history(rows, before, after)
     notes = [*_redefined(before, after), *([new_history] if new_history else [])]

@@ -47,6 +47,14 @@ def request(suite: Suite, kernel: Kernel, profile: Profile, toolchain: Toolchain
     )
 
 
+def probing(request: BuildRequest, kernel: Kernel) -> BuildRequest | None:
+    """The build that a kernel's order is probed with, where that is not the request itself."""
+    probe = kernel.fingerprint
+    if probe is None or not probe.defines:
+        return None
+    return replace(request, defines=tuple(sorted({**dict(request.defines), **dict(probe.defines)}.items())))
+
+
 def options_of(request: BuildRequest) -> tuple[str, ...]:
     """The full option list of a request."""
     return resolved(request.profile, request.arch, request.defines)

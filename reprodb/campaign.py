@@ -19,6 +19,7 @@ from reprodb.domain import (
     Artifact,
     BuildRequest,
     Case,
+    Fingerprint,
     Kernel,
     Lane,
     Profile,
@@ -30,6 +31,7 @@ from reprodb.domain import (
 )
 from reprodb.errors import ReprodbError, ToolchainError, UsageError
 from reprodb.executors.task import Outcome, Task
+from reprodb.orders import Orders, OrderTaker
 
 if TYPE_CHECKING:
     from reprodb.artifacts import ArtifactStore
@@ -190,20 +192,26 @@ def carry_out(
     (see `result_seed`). With `no_compile` a missing artifact raises ToolchainError before any result.
     Closing the iteration stops the compilers; the pool is the caller's to close.
     """
+    from reprodb.build import probing
+
     requests: list[tuple[PlannedBuild, BuildRequest]] = []
+    probes: list[tuple[PlannedBuild, BuildRequest]] = []
     for build in planned.builds:
         request = _request(planned.suite, build)
         if isinstance(request, BuildRequest):
             requests.append((build, request))
+            probe = probing(request, build.kernel)
+            probes += [] if probe is None else [(build, probe)]
         else:
             for case in build.cases:
                 yield _Row(build, case, lane, planned.repetitions).failed_build(request), None
     if not requests:
         return
-    builder = _Builder(requests, store, pool, jobs, no_compile)
+    builder = _Builder(requests, probes, store, pool, jobs, no_compile)
+    orders = OrderTaker(pool, Orders(store.root), seed)
     builder.start()
     try:
-        yield from _execute(planned, builder, pool, lane, seed=seed, progress=progress)
+        yield from _execute(planned, builder, pool, lane, orders, seed=seed, progress=progress)
     finally:
         builder.stop()
 
@@ -220,47 +228,77 @@ def _request(suite: Suite, build: PlannedBuild) -> BuildRequest | str:
     return wanted
 
 
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """What became of one request: an artifact, or why a store has none for probing."""
+
+    build: PlannedBuild
+    artifact: Artifact | str
+    probing: bool
+
+    @property
+    def order(self) -> bool:
+        """Whether the order is probed with this artifact."""
+        probe = self.build.kernel.fingerprint
+        return probe is not None and self.probing is bool(probe.defines)
+
+
 class _Builder(threading.Thread):
     """Builds in a thread of its own and wakes the pool for every artifact."""
 
     def __init__(
         self,
         requests: Sequence[tuple[PlannedBuild, BuildRequest]],
+        probes: Sequence[tuple[PlannedBuild, BuildRequest]],
         store: ArtifactStore,
         pool: Pool,
         jobs: int | None,
         no_compile: bool,
     ) -> None:
         super().__init__(daemon=True, name="reprodb-build")
-        self._planned = {id(request): build for build, request in requests}
+        self._planned = {id(request): build for build, request in (*requests, *probes)}
         self._requests = [request for _, request in requests]
+        self._probes = [request for _, request in probes]
         self._store = store
         self._pool = pool
         self._jobs = jobs
         self._no_compile = no_compile
-        self.rows = sum(len(build.cases) for build, _ in requests)
+        # A row is done once it is executed and, where its kernel asks, its order is taken.
+        self.parts = sum(len(b.cases) * (2 if b.kernel.fingerprint else 1) for b, _ in requests)
         self._stopped = threading.Event()
-        self._made: SimpleQueue[tuple[PlannedBuild, Artifact] | BaseException] = SimpleQueue()
+        self._made: SimpleQueue[_Built | BaseException] = SimpleQueue()
 
     def run(self) -> None:
-        from reprodb.build import build_each
-
         try:
-            each = build_each(self._requests, self._store, self._jobs, no_compile=self._no_compile)
-            with closing(each) as made:  # type: ignore[type-var]
-                for request, artifact in made:
-                    if self._stopped.is_set():
-                        return
-                    self._tell((self._planned[id(request)], artifact))
+            if not self._no_compile:
+                self._build([*self._requests, *self._probes])
+                return
+            self._build(self._requests)
+            for probe in self._probes:  # a store that was filled without them serves all the same
+                try:
+                    self._build([probe])
+                except ToolchainError as error:
+                    self._tell(_Built(self._planned[id(probe)], error.problem, probing=True))
         except BaseException as error:
             self._tell(error)
 
-    def _tell(self, message: tuple[PlannedBuild, Artifact] | BaseException) -> None:
+    def _build(self, requests: Sequence[BuildRequest]) -> None:
+        from reprodb.build import build_each
+
+        probes = {id(request) for request in self._probes}
+        each = build_each(requests, self._store, self._jobs, no_compile=self._no_compile)
+        with closing(each) as made:  # type: ignore[type-var]
+            for request, artifact in made:
+                if self._stopped.is_set():
+                    return
+                self._tell(_Built(self._planned[id(request)], artifact, probing=id(request) in probes))
+
+    def _tell(self, message: _Built | BaseException) -> None:
         self._made.put(message)
         if not self._stopped.is_set():
             self._pool.wake()
 
-    def taken(self) -> Iterator[tuple[PlannedBuild, Artifact]]:
+    def taken(self) -> Iterator[_Built]:
         """The artifacts since the last call. Raises what the builds raised."""
         while not self._made.empty():
             message = self._made.get()
@@ -274,17 +312,33 @@ class _Builder(threading.Thread):
 
 
 def _execute(
-    planned: Plan, builder: _Builder, pool: Pool, lane: Lane, *, seed: str, progress: Progress
+    planned: Plan,
+    builder: _Builder,
+    pool: Pool,
+    lane: Lane,
+    orders: OrderTaker,
+    *,
+    seed: str,
+    progress: Progress,
 ) -> Iterator[Made]:
     """Hand artifacts to the pool as they come, and its outcomes on as results."""
     running: dict[int, tuple[_Row, Artifact]] = {}
-    left = builder.rows
+    joint = _Joint()
+    left = builder.parts
     tickets = count()
     while left:
-        for build, artifact in builder.taken():
-            progress.building(build, artifact)
+        for built in builder.taken():
+            build, artifact = built.build, built.artifact
             for case in build.cases:
                 row = _Row(build, case, lane, planned.repetitions)
+                if built.order:
+                    found = orders.ask(build.row(case), row.kernel, artifact, tickets)
+                    left -= found is not None
+                    yield from joint.order(build.row(case), found) if found is not None else ()
+                if built.probing or not isinstance(artifact, Artifact):
+                    continue
+                if case is build.cases[0]:
+                    progress.building(build, artifact)
                 if artifact.build.status is not Status.OK:
                     yield row.failed_build(artifact.build.log[:_ERROR_CHARACTERS], artifact), artifact
                     left -= 1
@@ -293,9 +347,37 @@ def _execute(
                 running[ticket] = (row, artifact)
                 pool.submit(ticket, row.task(artifact, seed))
         for ticket, outcome in pool.poll() if left else ():
-            row, artifact = running.pop(ticket)
-            yield row.result(outcome, artifact), artifact
-            left -= 1
+            if ticket in running:
+                row, artifact = running.pop(ticket)
+                left -= 1
+                yield from joint.result(row.result(outcome, artifact), artifact)
+                continue
+            for name, found in orders.answered(ticket, outcome):
+                left -= 1
+                yield from joint.order(name, found)
+
+
+class _Joint:
+    """Results and the fingerprints of their order, handed on when both are there."""
+
+    def __init__(self) -> None:
+        self._results: dict[Row, Made] = {}
+        self._orders: dict[Row, Fingerprint] = {}
+
+    def result(self, result: Result, artifact: Artifact | None) -> Iterator[Made]:
+        if result.kernel.fingerprint is None or result.status is not Status.OK:
+            yield result, artifact
+        elif result.row in self._orders:
+            yield replace(result, fingerprint=self._orders.pop(result.row)), artifact
+        else:
+            self._results[result.row] = (result, artifact)
+
+    def order(self, row: Row, found: Fingerprint) -> Iterator[Made]:
+        if row in self._results:
+            result, artifact = self._results.pop(row)
+            yield replace(result, fingerprint=found), artifact
+        else:
+            self._orders[row] = found
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reprodb import ordering
 from reprodb.bounds import pool
 from reprodb.codegen import launched
 from reprodb.domain import Determinism, Lane, Output, Result, Role, Run, Status
@@ -114,7 +115,7 @@ def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
         Pin("operation", kernel.operation, (f"case {case.name}",)),
         Pin("input", f"n = {case.n:,}", (*inputs, f"digest {result.input_digest or 'unknown'}")),
         Pin("shape", f"{len(stages)} stage{'s' * (len(stages) != 1)}", stages),
-        Pin("grouping", grouping),
+        Pin("grouping", grouping, _measured(result)),
         Pin("accumulator", kernel.accumulator, _rounding(result)),
         Pin("storage", "little endian", outputs),
     ]
@@ -137,6 +138,15 @@ def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
         )
         pins.append(Pin("resources", f"at most {most} registers a thread", told))
     return (*pins, _environment(run))
+
+
+def _measured(result: Result) -> tuple[str, ...]:
+    """The order as it was measured, where it was; a small tree is drawn."""
+    found = result.fingerprint
+    if found is None:
+        return ()
+    told = f"order fingerprint {ordering.phrase(found)}"
+    return (told, *(ordering.drawn(ordering.read(found.tree)).splitlines() if found.tree else ()))
 
 
 def _dims(shape: Sequence[int]) -> str:

@@ -543,9 +543,9 @@ class Judgement:
 class Fingerprint:
     """An order of summation, measured (see `ordering`).
 
-    `pairs` are (i, j, leaves under the smallest subtree that holds both), of the first repetition; `rounds` one
-    digest a repetition; `tree` the whole tree of few elements, `((0 1) (2 3))`. Where no order can be measured
-    there are no rounds, and `reason` says why.
+    `pairs` are (i, j, leaves under the smallest subtree that holds both), of the first repetition; `rounds`
+    has one digest a repetition; `tree` is the whole tree of few elements, `((0 1) (2 3))`. Where no order can
+    be measured there are no rounds, and `reason` says why.
     """
 
     n: int = 0

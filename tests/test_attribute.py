@@ -10,6 +10,7 @@ from reprodb.attribute import attribute, deviating_device
 from reprodb.compare import compare_results
 from reprodb.domain import Code, Device, FunctionCounts, Lane, Profile, Result, Role, Run, Toolchain
 from reprodb.findings import Alarm, Attribution, Cause, Comparison, Effect, Moved, State
+from reprodb.ordering import fingerprint_of
 from tests.builders import (
     ATOMIC_TOTAL,
     H200,
@@ -90,19 +91,22 @@ def test_a_change_of_source_moved_the_order_where_the_manifests_say_so(
         kernel=make_kernel(order=orders[1]),
         build=make_build(sources=(("_lib/sum_squares.cu", "bb" * 32),), code=MOVED_CODE),
     )
-    row, found = compare(old, new)
+    _, found = compare(old, new)
     assert found.moved == (moved,)
     assert found.first_layer == "source"
     assert detail(found, Cause.SOURCE) == "_lib/sum_squares.cu"
     assert found.new_history == "new history: source changed (_lib/sum_squares.cu)"
     assert found.new_history in found.notes
-    # A probed order decides over the manifests' words.
-    probed = attribute(row, make_run(1), make_run(2), fingerprints=("f1", "f2")).attribution
-    assert probed is not None
+    # A measured order decides over the manifests' words.
+    pairwise, in_turn = (
+        fingerprint_of(3, (((0, 1, a), (0, 2, b), (1, 2, 3)),)) for a, b in ((2, 3), (3, 2))
+    )
+    _, probed = compare(replace(old, fingerprint=pairwise), replace(new, fingerprint=in_turn))
     assert probed.moved == (Moved.ORDER,)
-    still = attribute(row, make_run(1), make_run(2), fingerprints=("f1", "f1")).attribution
-    assert still is not None
+    assert "the order differs (2 of 3 pairs meet elsewhere)" in probed.sentence
+    _, still = compare(replace(old, fingerprint=pairwise), replace(new, fingerprint=pairwise))
     assert still.moved == (Moved.BUILD,)
+    assert "the order is the same" in still.sentence
 
 
 def partials(fmad: bool, values: bytes, code: Code) -> Result:

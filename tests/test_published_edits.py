@@ -114,6 +114,27 @@ def test_the_three_in_their_order(lab: Lab) -> None:
     ]
 
 
+def test_the_measured_order_tells_a_moved_sum_from_another_rounding(lab: Lab) -> None:
+    """The fingerprint moves with the blocks and with the reversed pass, and not with the contraction."""
+    layers = {}
+    for edit in ("default:tree_2048_blocks", "default:tree_reversed", "no-fmad:tree"):
+        (layer,) = (
+            layer
+            for layer in lab.compared("default:tree", edit)["attribution"]["effects"]
+            if layer["name"] == "order fingerprint"
+        )
+        layers[edit] = (layer["state"], layer["detail"])
+    assert layers == {
+        "default:tree_2048_blocks": ("differs", "58 of 92 pairs meet elsewhere"),
+        "default:tree_reversed": ("differs", "8 of 92 pairs meet elsewhere"),
+        "no-fmad:tree": ("same", ""),
+    }
+    row = lab.compared("default:tree", "no-fmad:tree")
+    assert "code differs; the order is the same; 73 of 1,024 partials moved" in row["attribution"]["sentence"]
+    shown = reprodb("show", "edits:default:tree", "--json", "--db", lab.database).json["results"][0]
+    assert (shown["fingerprint"]["pairs"], shown["fingerprint"]["distinct"]) == (92, 1)
+
+
 def edited(lab: Lab, tmp_path: Path, name: str, manifest: str, *args: object) -> tuple[Said, dict[str, Any]]:
     """A first night of the tree, then one whose manifest is this one: the second night and its row."""
     suite = tmp_path / "edits"

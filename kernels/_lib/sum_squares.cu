@@ -1,5 +1,6 @@
 // The sum of f(x) = x*x + 0.25f over n floats, in three ways: a two-pass tree, one global atomicAdd a block,
-// and the same with a compensated sum in each thread. The expression is left for the compiler to contract.
+// and the same with a compensated sum in each thread. The expression is left for the compiler to contract; with
+// IDENTITY the elements themselves are summed, so that the order of the tree's sum can be measured.
 #include "block_reduce.cuh"
 
 // Pass 1 of the tree: partials[b] is block b's sum, in a fixed order.
@@ -8,7 +9,11 @@ extern "C" __global__ void sumSquaresPartials(const float* x, unsigned long long
     __shared__ float scratch[THREADS];
     float sum = 0.0f;
     for (unsigned long long i = FIRST; i < n; i += STRIDE)
+#ifdef IDENTITY
+        sum += x[i];
+#else
         sum += x[i] * x[i] + 0.25f;
+#endif
     scratch[threadIdx.x] = sum;
     foldBlock(scratch);
     if (threadIdx.x == 0)

@@ -28,6 +28,7 @@ def _register(app: typer.Typer) -> None:
         explain,
         kernels,
         nightly,
+        order,
         profiles,
         run,
         show,
@@ -46,6 +47,7 @@ def _register(app: typer.Typer) -> None:
     bless.register(app)
     baselines.register(app)
     code.register(app)
+    order.register(app)
     build.register(app)
     run.register(app)
     kernels.register(app)

@@ -93,17 +93,23 @@ def build(
         require=require or (),
     )
     done: list[tuple[BuildRequest, Artifact]] = []
-    for request, artifact in build_each([*requests_of(work), *canary_requests(work)], place, jobs):
-        done.append((request, artifact))
-        if not as_json and not (is_canary(request) and artifact.build.status == "ok"):
+    beside: list[tuple[BuildRequest, Artifact]] = []
+    probes = probing_requests(work)
+    others = {id(request) for request in probes}
+    for request, artifact in build_each([*requests_of(work), *probes, *canary_requests(work)], place, jobs):
+        helper = is_canary(request) or id(request) in others
+        (beside if helper else done).append((request, artifact))
+        if not as_json and not (helper and artifact.build.status == "ok"):
             _tell(request, artifact, quiet)
-    failed = [artifact for _, artifact in done if artifact.build.status != "ok"]
+    every = [artifact for _, artifact in (*done, *beside)]
+    failed = [artifact for artifact in every if artifact.build.status != "ok"]
     if pack:
-        place.pack(pack, {artifact.build.key for _, artifact in done} - {a.build.key for a in failed})
+        place.pack(pack, {a.build.key for a in every} - {a.build.key for a in failed})
+    canaries = sum(is_canary(request) for request, _ in beside)
     if as_json:
-        emit(_document(place.root, work, done, pack))
+        emit(_document(place.root, work, done, pack, canaries))
     else:
-        _summary(work, done, pack, quiet)
+        _summary(work, done, pack, quiet, (canaries, len(beside) - canaries))
     raise typer.Exit(int(Exit.NO_ANSWER if failed else Exit.CLEAN))
 
 
@@ -112,6 +118,14 @@ def requests_of(work: Plan) -> list[BuildRequest]:
     from reprodb.build import request
 
     return [request(work.suite, b.kernel, b.profile, b.toolchain, b.arch) for b in work.builds]
+
+
+def probing_requests(work: Plan) -> list[BuildRequest]:
+    """The builds that the plan's orders are probed with, where those are builds of their own."""
+    from reprodb.build import probing
+
+    found = zip(requests_of(work), work.builds, strict=True)
+    return [probe for wanted, build in found if (probe := probing(wanted, build.kernel)) is not None]
 
 
 def canary_requests(work: Plan) -> list[BuildRequest]:
@@ -139,24 +153,33 @@ def _tell(request: BuildRequest, artifact: Artifact, quiet: bool) -> None:
         typer.echo(f"{'stored' if artifact.cached else 'built '}  {name}  {build.key[:12]}")
 
 
-def _summary(work: Plan, done: list[tuple[BuildRequest, Artifact]], pack: Path | None, quiet: bool) -> None:
+def _summary(
+    work: Plan,
+    done: list[tuple[BuildRequest, Artifact]],
+    pack: Path | None,
+    quiet: bool,
+    beside: tuple[int, int],
+) -> None:
+    """`beside` counts canaries and probing builds."""
     for skipped in work.skipped:
         typer.echo(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}", err=True)
     if quiet:
         return
-    kernels = [artifact for request, artifact in done if not is_canary(request)]
+    kernels = [artifact for _, artifact in done]
+    canaries, probes = beside
+    helpers = f"{canaries} canaries" + (f" and {probes} builds that probe an order" if probes else "")
     failed = sum(artifact.build.status != "ok" for artifact in kernels)
     cached = sum(artifact.cached for artifact in kernels)
     typer.echo(
         f"{len(kernels) - cached - failed} built, {cached} from the store, {failed} failed, "
-        f"{len(work.skipped)} profiles skipped, {len(done) - len(kernels)} canaries beside them"
+        f"{len(work.skipped)} profiles skipped, {helpers} beside them"
     )
     if pack:
         typer.echo(f"packed into {pack}")
 
 
 def _document(
-    root: Path, work: Plan, done: list[tuple[BuildRequest, Artifact]], pack: Path | None
+    root: Path, work: Plan, done: list[tuple[BuildRequest, Artifact]], pack: Path | None, canaries: int
 ) -> dict[str, Any]:
     return {
         "schema": "reprodb.build/1",
@@ -175,8 +198,7 @@ def _document(
                 "log": artifact.build.log,
             }
             for request, artifact in done
-            if not is_canary(request)
         ],
-        "canaries": sum(is_canary(request) for request, _ in done),
+        "canaries": canaries,
         "skipped": [{"profile": s.profile, "reason": s.reason, "remedy": s.remedy} for s in work.skipped],
     }

@@ -80,7 +80,7 @@ def _open_cuda(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Plat
 def _open_model(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Platform]:
     from reprodb.executors.model import ModelExecutor
 
-    executor: Executor = ModelExecutor(options.cache)
+    executor: Executor = ModelExecutor(options.cache, arrays=arrays)
     return executor, Platform(executor.lane, executor.libraries())
 
 

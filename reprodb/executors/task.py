@@ -10,6 +10,7 @@ from reprodb.domain import (
     Artifact,
     Case,
     CodeOrigin,
+    Fingerprint,
     Judgement,
     Kernel,
     Output,
@@ -31,6 +32,7 @@ class Task:
     kernel: Kernel
     repetitions: int
     seed: int = 0
+    probing: bool = False  # ask for the order fingerprint alone
 
     @property
     def case(self) -> Case:
@@ -51,6 +53,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     sticky: bool = False
     batches: tuple[int, ...] = ()  # BATCH of each repetition of a composition
+    fingerprint: Fingerprint | None = None
 
 
 def perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
@@ -74,6 +77,10 @@ def perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
 def _perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
     from reprodb.inputs import digest
 
+    if task.probing:
+        from reprodb.executors.probing import probe
+
+        return Outcome(Status.OK, fingerprint=probe(executor, task))
     kernel, case = task.kernel, task.case
     samples = executor.execute(task.artifact, kernel, case, task.repetitions, seed=task.seed)
     _check_complete(task, samples)

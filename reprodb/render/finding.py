@@ -10,6 +10,7 @@ from reprodb.claims import Claim
 from reprodb.codegen import code_delta, launched
 from reprodb.domain import CodeOrigin, Output, Result, Role, Run, Status
 from reprodb.findings import CodeDelta, Comparison, ElementDelta, OutputDelta, Verdict
+from reprodb.ordering import phrase
 from reprodb.render import bitcells, charts
 from reprodb.render.sidebyside import SideBySide, side_by_side
 from reprodb.render.sources import Sources
@@ -152,6 +153,7 @@ def _side_rows(c: Comparison) -> tuple[SideRow, ...]:
         row("result bits", bits_of, True, guaranteed),
         row("patterns", observed),
         row("run hash", hash_of, True, equal_reps and guaranteed),
+        row("order fingerprint", lambda r: phrase(r.fingerprint) if r.fingerprint else "", True),
         row("largest relative error", error),
     ]
     if any(s is not None and s.origin is CodeOrigin.JIT for s in sides):

@@ -7,7 +7,7 @@ from typing import Any
 
 from reprodb.claims import Claim
 from reprodb.digest import hex64
-from reprodb.domain import CanaryOutcome, Environment, Output, Result, Role, Run
+from reprodb.domain import CanaryOutcome, Environment, Fingerprint, Output, Result, Role, Run
 from reprodb.dossier import Dossier
 from reprodb.findings import (
     Attribution,
@@ -220,9 +220,22 @@ def result_record(result: Result) -> dict[str, Any]:
         else {"ptx": build.code.ptx, "sass": build.code.sass, "constants": build.code.constants},
         "origin": result.origin.value if result.origin else None,
         "input_digest": result.input_digest,
+        "fingerprint": fingerprint_record(result.fingerprint) if result.fingerprint else None,
         "error": result.error,
         "notes": list(result.notes),
         "seconds": number(result.seconds),
+    }
+
+
+def fingerprint_record(found: Fingerprint) -> dict[str, Any]:
+    return {
+        "digest": found.digest,
+        "n": found.n,
+        "pairs": len(found.pairs),
+        "repetitions": len(found.rounds),
+        "distinct": found.distinct,
+        "tree": found.tree or None,
+        "reason": found.reason,
     }
 
 

@@ -9,6 +9,7 @@ from reprodb.claims import Claim
 from reprodb.domain import Lane, Result, Run, Status
 from reprodb.dossier import Dossier
 from reprodb.findings import Comparison, Diff, MatrixRow
+from reprodb.ordering import phrase
 from reprodb.render import matrix as matrix_
 from reprodb.render.dossier import kernel_groups
 from reprodb.render.spectra import churn_groups, span
@@ -443,6 +444,12 @@ def _results(out: "Console", results: Sequence[Result]) -> None:
             _text(r.build.toolchain.label if r.build else "none"),
         )
     out.print(table)
+    orders: dict[tuple[str, str], list[str]] = {}
+    for r in results:
+        if r.fingerprint is not None:
+            orders.setdefault((r.kernel.name, phrase(r.fingerprint)), []).append(name(r.profile))
+    for (kernel, told), profiles in orders.items():
+        _line(out, f"order of {name(kernel)}: {told}, {joined(profiles)}", "dim")
     for r in results:
         if r.status is not Status.OK and r.error:
             _line(out, f"{name(r.kernel.name)}, {name(r.profile)}: {r.status.value}", "bold red")

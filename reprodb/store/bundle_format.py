@@ -16,6 +16,7 @@ from reprodb.domain import (
     Accuracy,
     Build,
     CodeOrigin,
+    Fingerprint,
     Judgement,
     Kernel,
     Output,
@@ -135,6 +136,7 @@ class ResultLine:
     outputs: tuple[OutputLine, ...]
     accepted: bool
     batches: tuple[int, ...] = later(())
+    fingerprint: Fingerprint | None = later(None)
 
 
 def result_line(result: Result, case: str, build: str | None, *, accepted: bool) -> ResultLine:
@@ -159,6 +161,7 @@ def result_line(result: Result, case: str, build: str | None, *, accepted: bool)
         outputs=tuple(_output_line(output) for output in result.outputs),
         accepted=accepted,
         batches=result.batches,
+        fingerprint=result.fingerprint,
     )
 
 
@@ -200,6 +203,7 @@ def result_of(line: ResultLine, run: Run, case: CaseLine, build: BuildLine | Non
         seconds=line.seconds,
         notes=line.notes,
         batches=line.batches,
+        fingerprint=line.fingerprint,
     )
 
 

@@ -17,6 +17,7 @@ from reprodb.domain import (
     Build,
     CodeOrigin,
     Environment,
+    Fingerprint,
     Judgement,
     Kernel,
     Lane,
@@ -173,6 +174,7 @@ def _stored(seen: Seen, row: Row[Any], outputs: tuple[Output, ...]) -> Stored:
         notes=tuple(remark["notes"]),
         batches=tuple(remark.get("batches", ())),
         id=row.id,
+        fingerprint=codec.decode(Fingerprint, remark["fingerprint"]) if "fingerprint" in remark else None,
     )
     return Stored(row.run_id, result, row.accepted is not None, digest)
 

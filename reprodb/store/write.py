@@ -359,10 +359,12 @@ def _intern_builds(connection: Connection, known: Known, pairs: Sequence[Pair]) 
 
 
 def _remark(result: Result) -> str:
-    """Error and notes as JSON, empty without any. JSON escapes what a database's text cannot hold."""
-    if not (result.error or result.notes or result.batches or result.accuracy.note):
+    """Error, notes and order as JSON, empty without any. JSON escapes what a database's text cannot hold."""
+    if not (result.error or result.notes or result.batches or result.accuracy.note or result.fingerprint):
         return ""
     remark = {"error": result.error, "notes": list(result.notes), "accuracy": result.accuracy.note}
+    if result.fingerprint is not None:
+        remark["fingerprint"] = codec.encode(result.fingerprint)
     if result.batches:
         remark["batches"] = list(result.batches)
     return json.dumps(remark, sort_keys=True)

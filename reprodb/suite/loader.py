@@ -180,6 +180,24 @@ def parse_toml(data: bytes, place: str) -> dict[str, Any]:
         raise Problem(place, "is nested too deeply", "tables and lists a few levels deep") from None
 
 
+def resized(root: Path, kernel: Kernel, n: int) -> Kernel:
+    """The kernel with one case of `n` elements, on its first case's input; judged by nothing.
+
+    Raises UsageError where the manifest does not allow that size.
+    """
+    path = root / kernel.manifest
+    try:
+        data = _parse(root, path, kernel.manifest)
+        case = {k: v for k, v in data["case"][0].items() if k not in ("reference", "rel_tol", "expected")}
+        data["case"] = [{**case, "n": n, "name": f"n{n}"}]
+        found, problems = read_kernel(root, kernel.manifest, data, kernel.sm_count or MODEL_SM_COUNT)
+    except Problem as problem:
+        found, problems = None, [problem]
+    if found is None:
+        raise _refusal(root, problems)
+    return found
+
+
 def select_kernels(suite: Suite, globs: Iterable[str], tags: Iterable[str] = ()) -> tuple[Kernel, ...]:
     """The kernels whose names match any of the globs and that have any of the tags, in the suite's order.
 

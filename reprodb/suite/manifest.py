@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reprodb.domain import DTYPE_BYTES, Case, Composition, Determinism, Input, Kernel, Pairs
+from reprodb.domain import DTYPE_BYTES, Case, Composition, Determinism, Input, Kernel, OrderProbe, Pairs
 from reprodb.suite.buffers import BufferPlan, read_buffers
 from reprodb.suite.cases import CaseRules, read_case
 from reprodb.suite.composition import PROBES, CompositionPlan, check_rows, check_stages, read_composition
+from reprodb.suite.defines import read_defines
 from reprodb.suite.expressions import names_in
+from reprodb.suite.probe import read_probe
 from reprodb.suite.sources import PLAIN_PATH_FORM, is_file, is_plain_path, resolve_inside
 from reprodb.suite.stages import read_stages
 from reprodb.suite.tables import (
-    IDENTIFIER_FORM,
     Problem,
     Table,
     collecting,
-    is_identifier,
     is_size,
-    shown,
     suggest,
 )
 
@@ -70,12 +69,21 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
     problems, manifest = head.problems, top.where
     head.expect(
         ("name", "source", "operation", "determinism", "accumulator"),
-        ("defines", "shape_defines", "order", "tags", "batch_invariant", "device_derived", "atomics"),
+        (
+            "defines",
+            "shape_defines",
+            "order",
+            "tags",
+            "batch_invariant",
+            "device_derived",
+            "atomics",
+            "fingerprint",
+        ),
     )
     defines: Pairs = ()
     numbers: dict[str, int] = {}
     with collecting(problems):
-        defines, numbers = _defines(head)
+        defines, numbers = read_defines(head)
     derived = False
     with collecting(problems):
         derived = _device_derived(head, groups, numbers)
@@ -102,6 +110,9 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
         with collecting(problems):
             check_stages(manifest, stages, composition)
     used = _shape_names(head, groups, numbers)
+    probe: OrderProbe | None = None
+    with collecting(problems):
+        probe = read_probe(head, inputs, plans, used)
     with collecting(problems):
         return Kernel(
             name=head.name("name"),
@@ -120,6 +131,7 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
             sm_count=sm_count if derived else None,
             atomics=head.text("atomics") if "atomics" in head.data else "",
             composition=composition,
+            fingerprint=probe,
         )
     raise problems.pop()
 
@@ -135,26 +147,6 @@ def _source(root: Path, manifest: str, head: Table) -> str:
     if not is_plain_path(shown):
         raise head.wrong("source", PLAIN_PATH_FORM)
     return shown
-
-
-def _defines(head: Table) -> tuple[Pairs, dict[str, int]]:
-    """Defines as text for the compiler, sorted by name, and the whole numbers among them."""
-    pairs, numbers = {}, {}
-    for key, value in head.table("defines").items():
-        if not is_identifier(key) or key == "n" or key.startswith("__"):
-            raise Problem(head.where, f"define {key!r}", f"{IDENTIFIER_FORM}; not n, and no __ at its start")
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise Problem(
-                head.where, f"define {key} = {shown(value)}", "a number or a string; 1 and 0 for flags"
-            )
-        if isinstance(value, str) and not (value.isprintable() and len(value) <= 400):
-            raise Problem(head.where, f"define {key} = {shown(value)}", "one line of text")
-        if isinstance(value, int) and abs(value) >= 1 << 64:
-            raise Problem(head.where, f"define {key} = {shown(value)}", "at most 64 bits")
-        pairs[key] = str(value)
-        if isinstance(value, int):
-            numbers[key] = value
-    return tuple(sorted(pairs.items())), numbers
 
 
 def _device_derived(head: Table, groups: Mapping[str, list[Table]], numbers: Mapping[str, int]) -> bool:

@@ -1,0 +1,214 @@
+"""The order fingerprint: pairs, trees from answers, drawings; and orders measured on the model."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprodb import ordering
+from reprodb.domain import Fingerprint, Kernel, OrderProbe
+from reprodb.ordering import Tree, Triple
+from reprodb.suite import bundled_suite, load_suite
+from tests.builders import make_kernel
+from tests.command import reprodb, valid
+
+KERNELS = bundled_suite()
+
+
+def answers(tree: Tree) -> tuple[Triple, ...]:
+    """What a tree of floats in float32 answers: computed by adding up, not by looking at the tree."""
+    n = len(ordering.leaves_of(tree))
+    return tuple((i, j, n - int(_added(tree, i, j, n))) for i, j in ordering.pairs(n))
+
+
+def _added(tree: Tree, i: int, j: int, n: int) -> np.float32:
+    if isinstance(tree, int):
+        return np.float32({i: 2.0**60, j: -(2.0**60)}.get(tree, 1.0))
+    parts = [_added(child, i, j, n) for child in tree]
+    total = parts[0]
+    for part in parts[1:]:
+        total = np.float32(total + part)
+    return total
+
+
+@st.composite
+def binary(draw: st.DrawFn) -> Tree:
+    """Any binary tree over up to 12 elements, in any order."""
+    nodes: list[Tree] = list(draw(st.permutations(range(draw(st.integers(2, 12))))))
+    while len(nodes) > 1:
+        left = nodes.pop(draw(st.integers(0, len(nodes) - 1)))
+        right = nodes.pop(draw(st.integers(0, len(nodes) - 1)))
+        nodes.append((left, right))
+    return nodes[0]
+
+
+def canonical(tree: Tree) -> Tree:
+    """Children by their smallest leaf: a + b and b + a are one order."""
+    if isinstance(tree, int):
+        return tree
+    return tuple(sorted((canonical(child) for child in tree), key=lambda c: min(ordering.leaves_of(c))))
+
+
+@given(binary())
+def test_every_binary_tree_comes_back_from_its_answers(tree: Tree) -> None:
+    n = len(ordering.leaves_of(tree))
+    found = ordering.fingerprint_of(n, (answers(tree),))
+    assert found.tree == ordering.written(canonical(tree))
+    assert ordering.read(found.tree) == canonical(tree)
+    assert found.distinct == 1
+
+
+@given(binary(), binary())
+def test_equal_digests_are_equal_orders(one: Tree, other: Tree) -> None:
+    first, second = (
+        ordering.fingerprint_of(len(ordering.leaves_of(tree)), (answers(tree),)) for tree in (one, other)
+    )
+    assert (first.digest == second.digest) == (canonical(one) == canonical(other))
+
+
+def test_answers_that_no_tree_gives_have_none() -> None:
+    assert ordering.recover(3, ((0, 1, 2), (0, 2, 2), (1, 2, 2))) is None
+    assert ordering.recover(2, ((0, 1, 3),)) is None
+
+
+def test_pairs_of_many_elements_have_every_distance() -> None:
+    found = ordering.pairs(4_194_915)
+    assert len(found) == 92
+    assert all(i < j < 4_194_915 for i, j in found)
+    assert sorted({(i ^ j).bit_length() - 1 for i, j in found}) == list(range(23))
+    assert all((i ^ j).bit_count() == 1 for i, j in found)
+    assert ordering.pairs(4_194_915) == found
+
+
+@given(st.integers(65, 1 << 24))
+def test_pairs_are_inside_and_distinct(n: int) -> None:
+    found = ordering.pairs(n)
+    assert len(set(found)) == len(found)
+    assert all(0 <= i < j < n for i, j in found)
+
+
+@pytest.mark.parametrize("text", ["", "(", "(0", "0 1", "(0)", "(0 x)", "((0 1)))", "(0 1", "(٣ 1)"])
+def test_what_is_no_tree_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no tree"):
+        ordering.read(text)
+
+
+def test_a_tree_is_drawn_in_text_and_in_lines() -> None:
+    tree = ordering.read("(((0 8) 4) (2 6))")
+    assert ordering.drawn(tree) == ("sum of 5\n├─ sum of 3\n│  ├─ x[0] + x[8]\n│  └─ x[4]\n└─ x[2] + x[6]")
+    root = ET.fromstring(ordering.svg(tree))  # noqa: S314 -- our own
+    assert [text.text for text in root.iter("text")] == ["0", "8", "4", "2", "6"]
+    assert ordering.height(tree) == 3
+
+
+def test_differences_in_words() -> None:
+    pairwise = ordering.fingerprint_of(3, (((0, 1, 2), (0, 2, 3), (1, 2, 3)),))
+    in_turn = ordering.fingerprint_of(3, (((0, 1, 3), (0, 2, 2), (1, 2, 3)),))
+    two = ordering.fingerprint_of(3, (pairwise.pairs, in_turn.pairs))
+    assert ordering.difference(pairwise, pairwise) == (True, "")
+    assert ordering.difference(pairwise, in_turn) == (False, "2 of 3 pairs meet elsewhere")
+    assert ordering.difference(None, None) == (None, "")
+    assert ordering.difference(pairwise, None) == (None, "probed on one side alone")
+    assert ordering.difference(two, pairwise) == (None, "arrival order: 2 orders in 3 repetitions")
+    assert ordering.difference(Fingerprint(reason="why"), pairwise) == (None, "not applicable: why")
+    assert ordering.phrase(two) == "2 orders in 2 repetitions (3 pairs of 3 elements)"
+
+
+def probed(**changes: object) -> Kernel:
+    from dataclasses import replace
+
+    kernel = make_kernel()
+    return replace(kernel, **{"fingerprint": OrderProbe("x", "total"), **changes})  # type: ignore[arg-type]
+
+
+def test_where_counts_are_not_exact_the_order_is_not_applicable() -> None:
+    from dataclasses import replace
+
+    assert ordering.misfit(probed()) == ""
+    assert "accumulator int32" in ordering.misfit(probed(accumulator="int32"))
+    case = probed().cases[0]
+    large = replace(case, inputs=(replace(case.inputs[0], n=(1 << 24) + 1),))
+    assert "16,777,217 elements: from 2 to 16,777,216" in ordering.misfit(probed(cases=(large,)))
+    half = replace(case, inputs=(replace(case.inputs[0], dtype="float16"),))
+    assert "input x is float16" in ordering.misfit(probed(cases=(half,)))
+    assert "no element 1" in ordering.misfit(probed(fingerprint=OrderProbe("x", "total", 1)))
+    whole = replace(case, buffers=(replace(case.buffers[0], dtype="int32"),))
+    assert "output total is int32" in ordering.misfit(probed(cases=(whole,)))
+
+
+def test_the_bundled_tree_asks_for_its_order_with_the_identity() -> None:
+    kernels = {kernel.name: kernel for kernel in load_suite(KERNELS).kernels}
+    assert kernels["sum_squares_tree"].fingerprint == OrderProbe("x", "total", 0, (("IDENTITY", "1"),))
+    assert kernels["sum_tree_atomic"].fingerprint == OrderProbe("x", "total")
+
+
+# --- Measured on the model ------------------------------------------------------------------------
+
+
+@pytest.fixture(name="store", scope="module")
+def one_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("order") / "store"
+
+
+def test_the_order_of_the_bundled_tree_over_ten_elements(store: Path, tmp_path: Path) -> None:
+    """Each block sums its one element; pass 2 folds 1,024 partials, 256 apart, in a halving tree."""
+    drawing = tmp_path / "tree.svg"
+    said = reprodb(
+        *("order", "sum_squares_tree", "--n", 10, "--device", "model", "--store", store, "--svg", drawing)
+    )
+    assert said.code == 0
+    assert said.out.splitlines()[0].startswith("sum_squares_tree, n10, default, modelled: ")
+    assert said.out.splitlines()[1:4] == ["sum of 10", "├─ sum of 5", "│  ├─ sum of 3"]
+    assert drawing.read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg" ')
+    # A second time nothing is executed: the fingerprint lies beside the artifacts.
+    assert len(list((store / "orders").iterdir())) == 1
+    again = reprodb("order", "sum_squares_tree", "--n", 10, "--device", "model", "--store", store, "--json")
+    (row,) = valid(again.json, "order")["orders"]
+    assert row["fingerprint"]["tree"] == "((((0 8) 4) (2 6)) (((1 9) 5) (3 7)))"
+    assert len(row["answers"]) == 45
+
+
+def test_what_is_no_sum_of_its_input_says_so(store: Path) -> None:
+    """Without the identity the tree sums x*x + 0.25."""
+    said = reprodb(*("order", "sum_squares_atomic", "--n", 16, "--device", "model", "--store", store))
+    assert said.code == 4
+    assert "not applicable: of 16 ones total is 20, so it is not the sum of x" in said.out
+
+
+def test_an_arrival_order_is_another_one_in_every_repetition(store: Path) -> None:
+    """x[0] … x[511] are in two blocks of the grid; which of them comes first differs."""
+    said = reprodb(
+        *("order", "sum_tree_atomic", "--n", 2000, "--device", "model", "--store", store, "--json")
+    )
+    (row,) = said.json["orders"]
+    assert (row["fingerprint"]["repetitions"], row["fingerprint"]["distinct"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("1", "fingerprint = 1"),
+        ('{ input = "y" }', "input = 'y'"),
+        ('{ output = "partial" }', "output = 'partial'"),
+        ("{ element = -1 }", "element = -1"),
+        ("{ defines = { BLOCKS = 7 } }", "define 'BLOCKS'"),
+        ("{ inputs = 1 }", "unknown key 'inputs'"),
+    ],
+)
+def test_a_wrong_fingerprint_is_refused(tmp_path: Path, given: str, words: str) -> None:
+    from reprodb.errors import UsageError
+
+    (tmp_path / "k").mkdir()
+    for file in (KERNELS / "_lib").iterdir():
+        (tmp_path / file.name).write_text(file.read_text())
+    manifest = (KERNELS / "sum_tree_atomic" / "kernel.toml").read_text()
+    text = manifest.replace("fingerprint = true", f"fingerprint = {given}").replace("../_lib/", "../")
+    (tmp_path / "k" / "kernel.toml").write_text(text)
+    with pytest.raises(UsageError, match="fingerprint") as refused:
+        load_suite(tmp_path)
+    assert words in str(refused.value)
