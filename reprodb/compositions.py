@@ -1,4 +1,4 @@
-"""Which requests a repetition serves, in which order, how many a launch: seeded, the same everywhere.
+"""Which requests a composition serves, in which order, how many a launch: seeded, the same everywhere.
 
 Random words are splitmix64 of a counter, so that no library's generator and no machine has a say in them.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprodb.domain import Composition, Kernel
+from reprodb.domain import Composition
 
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -24,7 +24,7 @@ _SIZE, _STRANGERS, _MORE, _ORDER = range(4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Composed:
-    """One repetition: `order` has the request numbers as they are served, a multiple of `batch` of them.
+    """One composition: `order` has the request numbers as they are served, a multiple of `batch` of them.
 
     Launch i serves `order[i * batch : (i + 1) * batch]`. `places` says where in `order` each probe stands,
     shape (probes,).
@@ -40,33 +40,27 @@ class Composed:
 
 
 def served(composition: Composition, batch: int) -> int:
-    """How many requests a repetition of this BATCH serves: all its launches are full."""
+    """How many requests a composition of this BATCH serves: all its launches are full."""
     return -(-(composition.probes + composition.strangers) // batch) * batch
 
 
 def most_served(composition: Composition) -> int:
-    """How many requests a repetition serves at most."""
+    """How many requests a composition serves at most."""
     return max(served(composition, batch) for batch in range(1, max(composition.batches) + 1))
 
 
-def compose(kernel: Kernel, repetition: int) -> Composed:
-    """The composition of a repetition of a kernel that has one.
+def compose(composition: Composition, number: int) -> Composed:
+    """The composition of a number from 0.
 
-    Repetition r below the count of `batches` has the r-th of these sizes. Later ones of a batch-invariant
-    kernel have any size from 1 to the largest, its bit length drawn first; of another kernel they repeat the
-    first ones, strangers and order included. Strangers are no probes as long as there are enough others, and
-    each at most once.
+    Those below the count of `batches` have these sizes in turn; later ones any size from 1 to the largest,
+    its bit length drawn first. Strangers are no probes as long as there are enough others, each at most once.
     """
-    composition = kernel.composition
-    assert composition is not None  # noqa: S101 -- the caller asks only where there is one
-    if kernel.period > 1:
-        repetition %= kernel.period
 
     def draw(purpose: int, count: int) -> Words:
-        return _words(count, composition.seed, repetition, purpose)
+        return _words(count, composition.seed, number, purpose)
 
-    if repetition < len(composition.batches):
-        batch = composition.batches[repetition]
+    if number < len(composition.batches):
+        batch = composition.batches[number]
     else:
         batch = _size(draw(_SIZE, 2), max(composition.batches))
     probes = np.arange(composition.probes, dtype=np.int64)

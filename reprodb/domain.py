@@ -224,13 +224,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """How a repetition serves requests: the probes among strangers, BATCH of them a launch.
+    """How requests are served: the probes among strangers, BATCH of them a launch.
 
-    The first `probes` of all `requests` are served once a repetition, with at least `strangers` others.
-    `rows` names the input and the buffers that have a row a request; launches get their first row, and what
-    is recorded are the probes' rows in the order of the requests. `batches` are the sizes of the first
-    repetitions; which size, order and strangers the others have is in `compositions`. `serial` names the
-    kernel that serves one request a launch and has the right bits.
+    The first `probes` of all `requests` are served once a composition, with at least `strangers` others.
+    `rows` names the input and the buffers that have a row a request: launches get their first row, and what
+    is recorded are the probes' rows in the order of the requests. A repetition of a batch-invariant kernel is
+    one composition, the first ones of the sizes in `batches`; another kernel's is one of every size, and what
+    is recorded has one part a size. Order and strangers are in `compositions`. `serial` names the kernel that
+    serves one request a launch and has the right bits.
     """
 
     requests: int
@@ -277,16 +278,6 @@ class Kernel:
     atomics: str = later("")  # why the float atomics of a guaranteed kernel do not move its bits
     fingerprint: OrderProbe | None = later(None)
     composition: Composition | None = later(None)
-
-    @property
-    def period(self) -> int:
-        """After how many repetitions the same is asked again: 1 where all repetitions must agree.
-
-        What promises no batch invariance is held to one pattern for each composition, and these come round.
-        """
-        if self.composition is None or self.batch_invariant:
-            return 1
-        return len(self.composition.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +472,7 @@ class Samples:
     origin: CodeOrigin
     seconds: float
     notes: tuple[str, ...] = ()  # e.g. "contracted as SASS: 1 FFMA in sumSquaresPartials"
-    batches: tuple[int, ...] = ()  # BATCH of each repetition, where the kernel has compositions
+    batches: tuple[int, ...] = ()  # BATCH of each composition: one a repetition, or one repetition's
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,12 +512,6 @@ class Output:
     def sha256(self) -> str:
         """SHA-256 of the first repetition's pattern."""
         return self.patterns[0].sha256
-
-    def varies(self, period: int = 1) -> bool:
-        """Whether repetitions differ that a kernel of this `period` is asked to make equal."""
-        if period == 1 or self.distinct == 1:
-            return self.distinct > 1
-        return any(index != self.sequence[at % period] for at, index in enumerate(self.sequence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -589,7 +574,7 @@ class Result:
     notes: tuple[str, ...] = ()
     id: int | None = None  # the database's row, once recorded
     fingerprint: Fingerprint | None = None  # of the order, where the kernel asks for it
-    batches: tuple[int, ...] = later(())  # BATCH of each repetition, where the kernel has compositions
+    batches: tuple[int, ...] = later(())  # BATCH of each composition: one a repetition, or one repetition's
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
@@ -603,11 +588,6 @@ class Result:
     @property
     def witnesses(self) -> tuple[Output, ...]:
         return tuple(o for o in self.outputs if o.role is Role.WITNESS)
-
-    @property
-    def broken(self) -> tuple[Output, ...]:
-        """Guaranteed outputs with several patterns where one is guaranteed: determinism is lost."""
-        return tuple(o for o in self.outputs if o.determinism.guaranteed and o.varies(self.kernel.period))
 
 
 @dataclass(frozen=True, slots=True)

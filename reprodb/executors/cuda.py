@@ -67,7 +67,7 @@ class Repeated(NamedTuple):
 
     raws: dict[str, list[bytes]]
     seconds: float
-    batches: tuple[int, ...] = ()  # BATCH of each repetition of a composition
+    batches: tuple[int, ...] = ()  # as Samples has them
 
 
 class Block:
@@ -516,7 +516,7 @@ class CudaExecutor:
     # --- compositions ---
 
     def _serve(self, work: Work, serving: Serving, repetitions: int) -> Repeated:
-        """Every repetition of a composition: its requests uploaded as they are served, a launch a batch."""
+        """Every composition of every repetition: requests uploaded as they are served, a launch a batch."""
         wanted = next(i for i in work.case.inputs if i.name == serving.input)
         requests, widths = serving.requests(self._arrays.get(wanted)), serving.row_bytes()
         batch = Batch.of(work.case, 1, work.inputs)
@@ -526,14 +526,12 @@ class CudaExecutor:
         inputs = {**work.inputs, serving.input: served_at}
         batch = replace(batch, base=base, inputs=inputs, widths=widths)
         host = self._host.take(size + GUARD * sum(not region.recorded for region in batch.regions))
-        declared = {buffer.name: buffer for buffer in serving.recorded}
-        raws: dict[str, list[bytes]] = {name: [] for name in declared}
+        pieces: dict[str, list[bytes]] = {buffer.name: [] for buffer in work.case.recorded}
         batches: list[int] = []
         served = requests[:0]
         began = time.perf_counter()
         with self._calls("executing"):
-            for repetition in range(repetitions):
-                composed = serving.compose(repetition)
+            for composed in serving.compositions(repetitions):
                 served = np.ascontiguousarray(requests[composed.order])
                 self._copy(served_at, served.ctypes.data, served.nbytes, _TO_DEVICE)
                 kept = self._launch_batches(work, batch, composed)
@@ -545,12 +543,12 @@ class CudaExecutor:
                 for region, rows in self._rows(batch, 1):
                     _check_guards(region, rows)
                     if region.recorded:
-                        buffer = declared[region.buffer.name]
-                        raws[buffer.name].append(serving.pattern(buffer, rows[0], composed))
+                        pieces[region.buffer.name].append(serving.part(region.buffer, rows[0], composed))
         seconds = time.perf_counter() - began
         if not self._holds(served_at, served.reshape(-1)):
             raise _changed_input(serving.input)
-        return Repeated(raws, seconds, tuple(batches))
+        raws = {name: serving.joined(found) for name, found in pieces.items()}
+        return Repeated(raws, seconds, serving.batches(batches))
 
     def _launch_batches(self, work: Work, batch: Batch, composed: Composed) -> list[Arguments]:
         """Fill the buffers and run all stages for one batch after the other; variables start as declared."""

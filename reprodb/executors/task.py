@@ -52,7 +52,7 @@ class Outcome:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     sticky: bool = False
-    batches: tuple[int, ...] = ()  # BATCH of each repetition of a composition
+    batches: tuple[int, ...] = ()  # as Samples has them
     fingerprint: Fingerprint | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reprodb.domain import ArgKind, Case, Composition, Input, Kernel, Stage
+from reprodb.domain import ArgKind, Case, Composition, Input, Kernel, Role, Stage
 from reprodb.suite.buffers import BufferPlan
 from reprodb.suite.tables import Problem, Table, is_name, shown, suggest
 
@@ -120,6 +120,13 @@ def check_rows(table: Table, case: Case, composition: Composition) -> None:
                 f"buffer {buffer.name!r} has init = {shown(buffer.init)}",
                 "poison or zero: rows are served in another order each time",
             )
+
+
+def in_parts(case: Case, composition: Composition) -> Case:
+    """The case of a kernel that promises no batch invariance: what is recorded has one part a batch size."""
+    parts = len(composition.batches)
+    buffers = (b if b.role is Role.SCRATCH else replace(b, shape=(parts, *b.shape)) for b in case.buffers)
+    return replace(case, buffers=tuple(buffers))
 
 
 def check_stages(where: str, stages: Sequence[Stage], composition: Composition) -> None:

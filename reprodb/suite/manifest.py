@@ -9,7 +9,14 @@ from typing import Any
 from reprodb.domain import DTYPE_BYTES, Case, Composition, Determinism, Input, Kernel, OrderProbe, Pairs
 from reprodb.suite.buffers import BufferPlan, read_buffers
 from reprodb.suite.cases import CaseRules, read_case
-from reprodb.suite.composition import PROBES, CompositionPlan, check_rows, check_stages, read_composition
+from reprodb.suite.composition import (
+    PROBES,
+    CompositionPlan,
+    check_rows,
+    check_stages,
+    in_parts,
+    read_composition,
+)
 from reprodb.suite.defines import read_defines
 from reprodb.suite.expressions import names_in
 from reprodb.suite.probe import read_probe
@@ -109,6 +116,8 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
     if composition is not None:
         with collecting(problems):
             check_stages(manifest, stages, composition)
+        if not head.data.get("batch_invariant"):
+            cases = [in_parts(case, composition) for case in cases]
     used = _shape_names(head, groups, numbers)
     probe: OrderProbe | None = None
     with collecting(problems):

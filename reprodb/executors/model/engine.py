@@ -69,7 +69,7 @@ class Outcome:
 
     raws: dict[str, list[bytes]]
     notes: tuple[str, ...]
-    batches: tuple[int, ...] = ()  # BATCH of each repetition of a composition
+    batches: tuple[int, ...] = ()  # as Samples has them
 
 
 class ModelExecutor:
@@ -192,7 +192,7 @@ def serve(
     seed: int,
     limits: Limits | None = None,
 ) -> Outcome:
-    """Every repetition of a composition: requests laid down as they are served, a launch a batch."""
+    """Every composition of every repetition: requests laid down as they are served, a launch a batch."""
     limits = limits or Limits()
     case, widths = serving.case, serving.row_bytes()
     requests = serving.requests(arrays[serving.input])
@@ -200,10 +200,9 @@ def serve(
     memory = Memory(program.module, case.buffers, {**arrays, serving.input: room})
     served = memory.inputs[serving.input].data.view(requests.dtype).reshape(room.shape)
     runs = [_StageRun(program, i, memory, case.n, limits) for i in range(len(program.stages))]
-    raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in serving.recorded}
+    pieces: dict[str, list[bytes]] = {buffer.name: [] for buffer in case.recorded}
     batches = []
-    for repetition in range(repetitions):
-        composed = serving.compose(repetition)
+    for number, composed in enumerate(serving.compositions(repetitions)):
         batches.append(composed.batch)
         memory.reset()
         served[: len(composed.order)] = requests[composed.order]
@@ -212,11 +211,12 @@ def serve(
         for launch in range(composed.launches):
             for each in runs:
                 each.begin_at(launch * composed.batch)
-                each.execute(scheduler.mix(seed ^ launch), repetition)
-        for buffer in serving.recorded:
-            raws[buffer.name].append(serving.pattern(buffer, memory.buffers[buffer.name].data, composed))
+                each.execute(scheduler.mix(seed ^ launch), number)
+        for buffer in case.recorded:
+            pieces[buffer.name].append(serving.part(buffer, memory.buffers[buffer.name].data, composed))
     notes = tuple(note for each in runs for note in each.notes())
-    return Outcome(raws, notes, tuple(batches))
+    raws = {name: serving.joined(found) for name, found in pieces.items()}
+    return Outcome(raws, notes, serving.batches(batches))
 
 
 class _StageRun:
