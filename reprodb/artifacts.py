@@ -152,7 +152,7 @@ class ArtifactStore:
         temporary = file.with_name(f".{file.name}.{os.getpid()}.part")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as raw, _deterministic_gzip(raw) as archive:
+            with temporary.open("wb") as raw, _packed(raw, file.suffix) as archive:
                 for key in wanted:
                     artifact = self.get(key)
                     if artifact is None:
@@ -306,15 +306,24 @@ def _entries(archive: tarfile.TarFile, file: Path) -> Iterator[tuple[str, dict[s
         yield key, files
 
 
-def _deterministic_gzip(raw: Any) -> Any:
-    """A gzip tar stream without names or times."""
+def _packed(raw: Any, suffix: str) -> Any:
+    """A compressed tar stream without names or times: gzip, or xz for `.xz`, which is slower and far smaller
+    where artifacts are much alike."""
     import gzip
+    import lzma
     from contextlib import contextmanager
+
+    def compressor() -> Any:
+        if suffix == ".xz":
+            # Its window is what makes it small: several artifacts' texts.
+            window = {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 64 << 20}
+            return lzma.LZMAFile(raw, "wb", filters=[window])
+        return gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0)
 
     @contextmanager
     def opened() -> Iterator[tarfile.TarFile]:
         with (
-            gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed,
+            compressor() as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
         ):
             yield archive

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 FNV_OFFSET = 0xCBF29CE484222325
@@ -15,6 +16,7 @@ WORD_BYTES = 8
 # From so many bytes on, NumPy is faster than a loop, its import included.
 _LONG = 1 << 13
 _CHUNK = 1 << 16
+_REMEMBERED = 1 << 20  # bytes of a pattern whose hash is kept, with the pattern, for a while
 
 
 def fnv1a64(data: bytes, state: int = FNV_OFFSET) -> int:
@@ -63,6 +65,19 @@ def _running_xor(bits: Any) -> Any:
     return np.unpackbits(words.astype(">u8").view(np.uint8), count=len(bits))
 
 
+def _word_of(pattern: bytes) -> bytes:
+    """What a longer pattern feeds to the run hash."""
+    return (
+        _remembered_word(pattern) if len(pattern) <= _REMEMBERED else fnv1a64(pattern).to_bytes(8, "little")
+    )
+
+
+@lru_cache(maxsize=8)
+def _remembered_word(pattern: bytes) -> bytes:
+    """The same kept for a while: results in a row, of one kernel under many builds, are mostly equal."""
+    return fnv1a64(pattern).to_bytes(8, "little")
+
+
 def run_hash(patterns: Iterable[bytes], sequence: Iterable[int]) -> int:
     """FNV-1a 64 over the repetitions' patterns in order.
 
@@ -70,7 +85,7 @@ def run_hash(patterns: Iterable[bytes], sequence: Iterable[int]) -> int:
     A pattern of up to 8 bytes feeds its bytes, a longer one the 8 bytes (little endian) of its own
     FNV-1a 64, so that each distinct pattern is hashed once.
     """
-    words = [p if len(p) <= WORD_BYTES else fnv1a64(p).to_bytes(8, "little") for p in patterns]
+    words = [p if len(p) <= WORD_BYTES else _word_of(p) for p in patterns]
     state = FNV_OFFSET
     for index in sequence:
         state = fnv1a64(words[index], state)

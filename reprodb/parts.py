@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reprodb import codegen
@@ -32,29 +32,43 @@ class _Item:
     words: frozenset[str]
 
 
-def ptx_parts(text: str) -> dict[str, PtxPart]:
-    """Every `__global__` function of a unit, on its own."""
-    clean = codegen.ptx_clean(text)
+def ptx_texts(text: str) -> dict[str, str]:
+    """Every `__global__` function of a unit as a unit of its own."""
     header = "\n".join(codegen.ptx_header(text))
-    items: dict[str, list[_Item]] = {}
-    order: list[_Item] = []
-    for item in _items(clean):
-        items.setdefault(item.name, []).append(item)
-        order.append(item)
-    normal = {item: codegen.normalise_ptx(item.text) for item in order}
+    return {name: _unit(header, items) for name, items in _closures(text).items()}
+
+
+def ptx_parts(text: str) -> dict[str, PtxPart]:
+    """The same with digests."""
+    header = "\n".join(codegen.ptx_header(text))
+    normal: dict[_Item, str] = {}
     parts = {}
-    for item in order:
-        if ".entry" not in item.text.split("(", 1)[0]:
-            continue
-        needed = _closure(item.name, items)
-        mine = [i for i in order if i.name in needed]
-        variables = "".join(sorted(normal[i] for i in mine if not i.function))
-        parts[item.name] = PtxPart(
-            text=header + "\n" + "\n".join(i.text for i in mine) + "\n",
-            digest=content_key("reprodb.ptx.function/1", *(sorted(normal[i] for i in mine))),
-            variables=variables,
+    for name, items in _closures(text).items():
+        normal |= {item: codegen.normalise_ptx(item.text) for item in items if item not in normal}
+        parts[name] = PtxPart(
+            text=_unit(header, items),
+            digest=content_key("reprodb.ptx.function/1", *sorted(normal[item] for item in items)),
+            variables="".join(sorted(normal[item] for item in items if not item.function)),
         )
     return parts
+
+
+def _unit(header: str, items: Iterable[_Item]) -> str:
+    return "\n".join((header, *(item.text for item in items))) + "\n"
+
+
+def _closures(text: str) -> dict[str, tuple[_Item, ...]]:
+    """What each `__global__` function needs, itself included, in the unit's order."""
+    order = tuple(_items(codegen.ptx_clean(text)))
+    by_name: dict[str, list[_Item]] = {}
+    for item in order:
+        by_name.setdefault(item.name, []).append(item)
+    closures = {}
+    for item in order:
+        if ".entry" in item.text.split("(", 1)[0]:
+            needed = _closure(item.name, by_name)
+            closures[item.name] = tuple(other for other in order if other.name in needed)
+    return closures
 
 
 def _items(clean: str) -> Iterator[_Item]:

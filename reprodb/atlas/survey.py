@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from reprodb.atlas.functions import Function
 from reprodb.atlas.source import kernel_of, request, sources
@@ -22,14 +22,14 @@ from reprodb.domain import (
     Toolchain,
 )
 from reprodb.executors.task import Outcome, Task
-from reprodb.parts import PtxPart, ptx_parts
+from reprodb.parts import ptx_texts
 
 if TYPE_CHECKING:
     from reprodb.artifacts import ArtifactStore
     from reprodb.executors.pool import Pool
 
 _ERROR_CHARACTERS = 4_000  # kept of a compiler's log in a result's error
-_ARTIFACTS_AT_ONCE = 8  # whose functions are executed together, so that no worker waits for the last of one
+_FUNCTIONS_AT_ONCE = 8  # executed together: more wait in memory with their outputs
 
 Made = tuple[Result, Artifact | None]
 
@@ -64,12 +64,13 @@ class Survey:
     arch: str
     repetitions: int = 2
 
-    def requests(self) -> tuple[tuple[Column, BuildRequest], ...]:
-        return tuple(
-            (column, request(source, column.profile, column.toolchain, self.arch))
-            for column in self.columns
-            for source in sources(self.rows)
-        )
+    def requests(self, source: str) -> tuple[BuildRequest, ...]:
+        """The compilations of a source, one a column, in their order."""
+        return tuple(request(source, c.profile, c.toolchain, self.arch) for c in self.columns)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return sources(self.rows)
 
     @property
     def size(self) -> int:
@@ -86,57 +87,99 @@ def carry_out(
     jobs: int | None = None,
     no_compile: bool = False,
 ) -> Iterator[tuple[Made, ...]]:
-    """Results with the artifacts of their functions, some at a time.
+    """Results with the artifacts of their functions: all columns of some functions at a time.
 
-    What could not be built, or is refused by the model, is a result that says so. With `no_compile` a missing
-    artifact raises ToolchainError before any result.
+    What could not be built, or is refused by the model, is a result that says so. With `no_compile` an
+    artifact that is not in the store raises ToolchainError.
     """
-    wanted = survey.requests()
-    column_of = {id(request): column for column, request in wanted}
-    known: dict[str, Outcome] = {}
-    waiting: list[tuple[Column, Artifact, str]] = []
-    for request_, artifact in build_each([r for _, r in wanted], store, jobs, no_compile=no_compile):
-        waiting.append((column_of[id(request_)], artifact, request_.kernel))
-        if len(waiting) == _ARTIFACTS_AT_ONCE:
-            yield _execute(survey, waiting, pool, lane, known)
-            waiting = []
-    if waiting:
-        yield _execute(survey, waiting, pool, lane, known)
-
-
-def _execute(
-    survey: Survey,
-    built: Sequence[tuple[Column, Artifact, str]],
-    pool: Pool,
-    lane: Lane,
-    known: dict[str, Outcome],
-) -> tuple[Made, ...]:
-    """The functions of some artifacts. `known` are the model's outcomes by code, and is added to."""
-    plan: list[tuple[Column, Function, Artifact, str]] = []
-    failed: list[Made] = []
-    for column, artifact, source in built:
+    for source in survey.sources:
+        requests = survey.requests(source)
+        column_of = {id(r): c for r, c in zip(requests, survey.columns, strict=True)}
+        units = {
+            column_of[id(r)]: _Unit.of(artifact)
+            for r, artifact in build_each(requests, store, jobs, no_compile=no_compile)
+        }
         rows = [row for row in survey.rows if row.source == source]
-        if artifact.build.status is not Status.OK or artifact.ptx is None:
-            error = Outcome(Status.BUILD_FAILED, error=artifact.build.log[:_ERROR_CHARACTERS])
-            failed += [(_result(survey, column, row, lane, error, artifact), None) for row in rows]
-            continue
-        parts = ptx_parts(artifact.ptx)
-        for row in rows:
-            part = function_artifact(artifact, row, parts)
-            plan.append((column, row, part, _executed_key(lane, column, part)))
+        for start in range(0, len(rows), _FUNCTIONS_AT_ONCE):
+            cells = [
+                _Cell(survey, column, row, units[column])
+                for row in rows[start : start + _FUNCTIONS_AT_ONCE]
+                for column in survey.columns
+            ]
+            yield _execute(cells, pool, lane)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What a source became under one column, and its functions on their own."""
+
+    artifact: Artifact
+    texts: Mapping[str, str]  # the PTX of each function
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Self:
+        built = artifact.build.status is Status.OK and artifact.ptx is not None
+        return cls(replace(artifact, sass=None), ptx_texts(artifact.ptx or "") if built else {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """One function in one column."""
+
+    survey: Survey
+    column: Column
+    row: Function
+    unit: _Unit
+
+    def part(self) -> Artifact | None:
+        """The function's own artifact; None where it is not in the unit, or that was not built."""
+        if self.row.entry not in self.unit.texts:
+            return None
+        return function_artifact(self.unit.artifact, self.row, self.unit.texts)
+
+    def result(self, outcome: Outcome, part: Artifact | None, lane: Lane) -> Result:
+        kernel = kernel_of(self.row)
+        build = (part or self.unit.artifact).build
+        return Result(
+            kernel=kernel,
+            case=kernel.cases[0],
+            profile=self.column.profile.name,
+            arch=self.survey.arch,
+            lane=lane,
+            status=outcome.status,
+            repetitions=self.survey.repetitions,
+            outputs=outcome.outputs,
+            accuracy=outcome.accuracy,
+            build=replace(build, profile=self.column.profile),
+            origin=outcome.origin,
+            input_digest=outcome.input_digest,
+            error=outcome.error,
+            seconds=outcome.seconds,
+            notes=outcome.notes,
+        )
+
+
+def _execute(cells: Sequence[_Cell], pool: Pool, lane: Lane) -> tuple[Made, ...]:
+    """Each cell's result. Cells of equal key are executed once."""
+    done: list[Made] = []
     tasks: dict[str, Task] = {}
-    for _, row, part, key in plan:
-        if key not in known:
-            tasks.setdefault(key, Task(replace(part, sass=None), kernel_of(row), survey.repetitions))
-    fresh = dict(zip(tasks, pool.run(tasks.values()), strict=True))
-    if lane is Lane.MODELLED:
-        known |= fresh
-    outcomes = {**known, **fresh}
-    done = [(_result(survey, c, row, lane, outcomes[key], part), part) for c, row, part, key in plan]
-    return (*failed, *done)
+    plan: list[tuple[_Cell, Artifact, str]] = []
+    for cell in cells:
+        part = cell.part()
+        if part is None:
+            log = cell.unit.artifact.build.log[:_ERROR_CHARACTERS]
+            done.append((cell.result(Outcome(Status.BUILD_FAILED, error=log), None, lane), None))
+            continue
+        key = _executed_key(lane, part)
+        plan.append((cell, part, key))
+        if key not in tasks:
+            tasks[key] = Task(part, kernel_of(cell.row), cell.survey.repetitions)
+    outcomes = dict(zip(tasks, pool.run(tasks.values()), strict=True))
+    done += [(cell.result(outcomes[key], part, lane), part) for cell, part, key in plan]
+    return tuple(done)
 
 
-def _executed_key(lane: Lane, column: Column, part: Artifact) -> str:
+def _executed_key(lane: Lane, part: Artifact) -> str:
     """What decides an execution: on the model the code alone, on a GPU every artifact is run."""
     code = part.build.code
     if lane is Lane.MEASURED or code is None:
@@ -145,7 +188,7 @@ def _executed_key(lane: Lane, column: Column, part: Artifact) -> str:
     return content_key("reprodb.atlas.executed/1", code.ptx or "", repr(code.counts[0].sass), *options)
 
 
-def function_artifact(artifact: Artifact, row: Function, parts: Mapping[str, PtxPart]) -> Artifact:
+def function_artifact(artifact: Artifact, row: Function, texts: Mapping[str, str]) -> Artifact:
     """What a unit's artifact is for one function: its PTX, its code and counts; the cubin stays whole."""
     code = artifact.build.code
     counts = next((c for c in code.counts if c.function == row.entry), None) if code else None
@@ -153,27 +196,4 @@ def function_artifact(artifact: Artifact, row: Function, parts: Mapping[str, Ptx
     own = Code(counts.ptx_digest, counts.sass_digest, None, (counts,))
     key = content_key("reprodb.atlas.function/1", artifact.build.key, row.entry)
     build = replace(artifact.build, key=key, code=own)
-    return Artifact(build, parts[row.entry].text, artifact.cubin, None, artifact.cached)
-
-
-def _result(
-    survey: Survey, column: Column, row: Function, lane: Lane, outcome: Outcome, artifact: Artifact
-) -> Result:
-    kernel = kernel_of(row)
-    return Result(
-        kernel=kernel,
-        case=kernel.cases[0],
-        profile=column.profile.name,
-        arch=survey.arch,
-        lane=lane,
-        status=outcome.status,
-        repetitions=survey.repetitions,
-        outputs=outcome.outputs,
-        accuracy=outcome.accuracy,
-        build=replace(artifact.build, profile=column.profile),
-        origin=outcome.origin,
-        input_digest=outcome.input_digest,
-        error=outcome.error,
-        seconds=outcome.seconds,
-        notes=outcome.notes,
-    )
+    return Artifact(build, texts[row.entry], artifact.cubin, None, artifact.cached)

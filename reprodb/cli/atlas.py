@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,17 +198,23 @@ def _survey(wanted: Wanted, store: ArtifactStore, device: Device | None, said: L
     from reprodb.atlas.survey import Survey, column
     from reprodb.profiles import architecture, check_arch
     from reprodb.recovery import Compilers
-    from reprodb.toolchains import catalog
+    from reprodb.toolchains import catalog, headers
     from reprodb.toolchains.install import install as put_in_cache
+    from reprodb.toolchains.places import cache_folder
     from reprodb.toolchains.registry import Registry
 
+    # Beside what profiles find: an atlas must not make `cuda12` mean another version than it did.
+    aside = {**os.environ, "REPRODB_CACHE": str(cache_folder() / "atlas")}
+
     def fetch(compiler: str, version: str) -> Toolchain:
-        return put_in_cache(compiler, version, say=said.said)
+        return put_in_cache(compiler, version, say=said.said, environ=aside)
 
     if wanted.no_compile:
         found = toolkits.stored(wanted.toolkits, store.toolchains())
     else:
-        compilers = Compilers(catalog.find(), fetch if wanted.install else None)
+        here = (*catalog.find(), *catalog.find(aside, catalog.Places((), (), ())))
+        complete_first = sorted(here, key=lambda toolchain: not headers.folders(toolchain))
+        compilers = Compilers(complete_first, fetch if wanted.install else None)
         halves = any(row.source == "f16" for row in wanted.rows)
         index = Registry() if wanted.install else None
         found = toolkits.chosen(wanted.toolkits, compilers, index, headers=halves)
@@ -263,7 +270,7 @@ def _pack(wanted: Wanted, file: Path, store: Path | None, jobs: int | None, quie
     with listener(quiet=quiet) as said:
         place = ArtifactStore(store or DEFAULT_ROOT, said.said)
         survey = _survey(wanted, place, None, said)
-        requests = [request for _, request in survey.requests()]
+        requests = [request for source in survey.sources for request in survey.requests(source)]
         keys = set()
         for request, artifact in build_each(requests, place, jobs, no_compile=wanted.no_compile):
             name = f"{request.kernel} {request.profile.name}"
