@@ -47,6 +47,11 @@ from reprodb.store.write import Layout, RunRemark
 
 T = TypeVar("T")
 
+# Patterns of outputs with up to so many elements are fetched together, so many at a time: a diff that needs
+# one of them needs many.
+_SMALL_ELEMENTS = 16
+_TOGETHER = 1000
+
 
 @dataclass(slots=True)
 class Seen:
@@ -57,6 +62,9 @@ class Seen:
     builds: dict[int, tuple[str, Build]] = field(default_factory=dict)
     layouts: dict[int, Layout] = field(default_factory=dict)
     remarks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    # Small patterns that outputs read together have, by each of their digests; and those fetched so far.
+    together: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    held: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +213,15 @@ def _read_outputs(
         with whole("an output"):
             rows = connection.execute(query).all()
         _fill(connection, seen.layouts, LayoutRow, [r.layout_id for r in rows], _layout)
+        small: dict[str, None] = {}
         for row in rows:
-            output = _output(
-                seen.layouts[row.layout_id],
-                row,
-                digests.get((row.result_id, row.place), []),
-                repetitions[row.result_id],
-            )
+            own = digests.get((row.result_id, row.place), [])
+            output = _output(seen.layouts[row.layout_id], row, own, repetitions[row.result_id])
             found.setdefault(row.result_id, []).append(output)
+            if output.elements <= _SMALL_ELEMENTS:
+                small.update(dict.fromkeys(own))
+        for group in batches(list(small), _TOGETHER):
+            seen.together.update(dict.fromkeys(group, tuple(group)))
     return {number: tuple(outputs) for number, outputs in found.items()}
 
 

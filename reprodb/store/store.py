@@ -37,6 +37,7 @@ from reprodb.store.write import (
 )
 
 T = TypeVar("T")
+_MOST_HELD = 100_000  # small patterns kept in memory
 _TRIES = 3  # of a transaction that found the database locked, or a row it knew pruned by another process
 
 _FINISHED = select(RunRow.finished_at).where(RunRow.id == bindparam("run"))
@@ -217,8 +218,24 @@ class Store:
         return self.read(work)
 
     def pattern(self, sha256: str) -> bytes:
-        """The bytes of a pattern. Raises StoreError where it is unknown, or was too large to keep."""
-        return self.patterns([sha256])[sha256]
+        """The bytes of a pattern. Raises StoreError where it is unknown, or was too large to keep.
+
+        Small patterns of results that were read together come together, and are held for the next call.
+        """
+        held = self._seen.held
+        if sha256 in held:
+            return held[sha256]
+        group = self._seen.together.get(sha256)
+        if group is None:
+            return self.patterns([sha256])[sha256]
+        try:
+            found = self.patterns(group)
+        except StoreError:  # another one of them is damaged
+            return self.patterns([sha256])[sha256]
+        if len(held) > _MOST_HELD:
+            held.clear()
+        held.update(found)
+        return found[sha256]
 
     def patterns(self, sha256s: Iterable[str]) -> dict[str, bytes]:
         """The bytes of several patterns."""
