@@ -87,6 +87,7 @@ def test_an_edit_that_moves_bits_is_seen_before_any_gpu_does(
     assert not (root / "reprodb.db").exists()
 
 
+@pytest.mark.soak
 def test_the_folder_as_it_is_and_profiles_of_each_side(root: Path, compiled: Path) -> None:
     """Not committed: a second kernel, and other flags under the profile's name on this side alone."""
     write_kernel(root / "kernels", "other")
