@@ -37,6 +37,9 @@ def headline(diff: Diff, code: Exit, reasons: Sequence[str], *, edits: bool) -> 
     if code is Exit.UNTRUSTWORTHY:
         lost = [c for c in rows if c.verdict is Verdict.DETERMINISM_LOST and c.gated]
         wrong = [c for c in rows if c.accuracy is Accuracy.OUTSIDE and c.gated]
+        if {c.kernel for c in lost} == {c.kernel for c in wrong}:
+            both = [*lost, *wrong]
+            return f"determinism lost and accuracy outside its tolerance in {_named(both)}; {counts}"
         told = (("determinism lost in", lost), ("accuracy outside its tolerance in", wrong))
         return f"{_told(told)}; {counts}"
     if code is Exit.CHANGED:

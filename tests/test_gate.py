@@ -314,6 +314,9 @@ HEADLINES = {
         row(make_result(kernel="tree"), make_result(LOST, kernel="tree"))
     ],
     "accuracy outside its tolerance in wrong under default; 1 same": [outside()],
+    "determinism lost and accuracy outside its tolerance in wrong under default; 1 determinism lost": [
+        replace(outside(), verdict=Verdict.DETERMINISM_LOST)
+    ],
     "no answer for tree under default; 1 no result, 1 same": [
         row(make_result(kernel="tree"), make_result(kernel="tree", status=Status.TIMED_OUT)),
         same(),

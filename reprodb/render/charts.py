@@ -9,6 +9,10 @@ from reprodb.findings import Support
 MAP_CELLS = 2048
 # A histogram has at most this many bars a side; a wider spread is binned.
 BINS = 61
+# A histogram's axis in drawing units: every chart of a page has this scale, so that its labels can be read.
+AXIS = 360
+# The widest that a bar and its gap may be, in drawing units.
+PITCH = 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,17 @@ class Histogram:
     bins: int
     sides: tuple[tuple[Bar, ...], ...]
     unplaced: tuple[int, ...]  # a side: patterns that have no place on the axis (NaN, several elements)
+    tallest: int  # repetitions of the tallest bar of all sides
+
+    @property
+    def pitch(self) -> float:
+        """Drawing units from a bar to the next."""
+        return min(PITCH, AXIS / self.bins)
 
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
         """A few axis labels: place in bins (at the middle of a bin) and ULP from the lowest pattern."""
-        wanted = min(self.bins, 5)
+        wanted = min(self.bins, 5 if self.bins * self.pitch > AXIS / 2 else 3)
         places = sorted({round(i * (self.bins - 1) / max(1, wanted - 1)) for i in range(wanted)})
         return tuple((p + 0.5, f"+{p * self.width:,}" if p else "0") for p in places)
 
@@ -79,7 +89,7 @@ def histogram(*sides: Support) -> Histogram | None:
         for side in grouped
     )
     unplaced = tuple(len(s.patterns) - len(p) for s, p in zip(sides, placed, strict=True))
-    return Histogram(low, high, width, bins, bars, unplaced)
+    return Histogram(low, high, width, bins, bars, unplaced, tallest)
 
 
 def _binned(side: list[tuple[int, int, str]], low: int, width: int) -> dict[int, tuple[int, str]]:

@@ -13,6 +13,7 @@ from reprodb.findings import Diff, MatrixRow, Verdict
 from reprodb.render.sources import NOTHING, Sources
 from reprodb.render.text import joined, visible, when
 from reprodb.render.timeline import STEPS, TURNS
+from reprodb.render.typeset import typeset
 from reprodb.render.words import ACCURACY, LANES, STANDINGS, VERDICTS, run_name
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ def _environment() -> "Environment":
         "short": lambda text: text[:8],
         "joined": lambda names: joined(list(names)),
         "when": when,
+        "typeset": typeset,
     }
     environment.filters |= filters
     return environment

@@ -10,6 +10,9 @@ from reprodb.render.text import count, sentence, when
 from reprodb.render.timeline import STEPS, moments
 from reprodb.render.words import headline, run_name, tally, verdict_alone, worst_word
 
+# Runs that the front page lists openly: a fortnight of nights. Older ones are folded.
+RECENT = 14
+
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
@@ -131,7 +134,8 @@ def upgrade_entry(value: Dossier, path: str) -> UpgradeEntry:
 @dataclass(frozen=True, slots=True)
 class IndexPage:
     newest: RunEntry | None
-    runs: tuple[RunEntry, ...]
+    runs: tuple[RunEntry, ...]  # the newest
+    older: tuple[RunEntry, ...]  # folded
     kernels: tuple[KernelEntry, ...]
     upgrades: tuple[UpgradeEntry, ...]
 
@@ -141,4 +145,4 @@ def index_page(
 ) -> IndexPage:
     """The view of the front page; runs are given newest first. A compared run leads where there is one."""
     newest = next((run for run in runs if run.counts), runs[0] if runs else None)
-    return IndexPage(newest, tuple(runs), tuple(kernels), tuple(upgrades))
+    return IndexPage(newest, tuple(runs[:RECENT]), tuple(runs[RECENT:]), tuple(kernels), tuple(upgrades))

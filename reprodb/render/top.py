@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reprodb.domain import CanaryOutcome, Environment, Lane, Result, Run, Status
-from reprodb.findings import Diff
+from reprodb.findings import Comparison, Diff
 from reprodb.render.text import count, joined, sentence, when
 from reprodb.render.words import (
     EXITS,
@@ -20,6 +20,9 @@ from reprodb.render.words import (
     verdict_alone,
     worst_word,
 )
+
+# Reasons for an exit code at the top of a page.
+REASONS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,13 @@ def environment_fact(run: Run) -> Fact:
     device = env.device if run.lane is Lane.MEASURED else None
     gpu = ""
     if device is not None:
+        # The start of a UUID tells cards apart; the whole of it stands on the claim card.
+        card = device.uuid if len(device.uuid) <= 16 else f"{device.uuid[:12]}…"
         parts = (
             f"driver {env.driver}" if env.driver else "",
             f"CUDA {env.cuda_runtime}" if env.cuda_runtime else "",
         )
-        gpu = ", ".join(part for part in (*parts, device.uuid) if part)
+        gpu = ", ".join(part for part in (*parts, card) if part)
     text = f"{device.name}, {device.arch}, {device.sm_count} SMs" if device else env.cpu or "unknown CPU"
     host = ", ".join(part for part in (env.host, env.os) if part)
     variables = ", ".join(f"{name}={value}" for name, value in env.variables)
@@ -79,26 +84,46 @@ def _fatal(canaries: Sequence[CanaryOutcome]) -> tuple[CanaryOutcome, ...]:
     return tuple(c for c in canaries if not c.ok and c.fatal)
 
 
+def _profiles(comparisons: Sequence[Comparison]) -> str:
+    """`default → no-fmad` where every row has these two profiles on its sides."""
+    pairs = {(c.baseline.profile, c.candidate.profile) for c in comparisons if c.baseline and c.candidate}
+    before, after = pairs.pop() if len(pairs) == 1 else ("", "")
+    return f"{before} → {after}" if before != after else ""
+
+
 def _compared_with(diff: Diff) -> Fact:
     candidate = run_name(diff.candidate)
     more: tuple[str, ...] = ()
     if untouched(diff):
         text = "with nothing: each row waits for its first reference"
     elif diff.baseline is None:
-        text = f"{candidate} with the reference of each row"
         kinds: dict[str, int] = {}
         for c in diff.comparisons:
             kind = c.reference_kind or ("no reference" if c.baseline is None else "named")
             kinds[kind] = kinds.get(kind, 0) + 1
-        more = (", ".join(f"{kind}: {n:,}" for kind, n in sorted(kinds.items())),)
+        if list(kinds) in (["accepted"], ["blessed"]):
+            text = f"{candidate} with the {next(iter(kinds))} result of each row"
+        else:
+            text = f"{candidate} with the reference of each row"
+            more = (", ".join(f"{kind}: {n:,}" for kind, n in sorted(kinds.items())),)
     elif diff.baseline.uid == diff.candidate.uid:
-        text, more = f"two builds inside {candidate}", (f"started {when(diff.candidate.started_at)}",)
+        builds = _profiles(diff.comparisons)
+        text = f"{builds}, two builds inside {candidate}" if builds else f"two builds inside {candidate}"
+        more = (f"started {when(diff.candidate.started_at)}",)
     else:
-        text = f"{run_name(diff.baseline)} with {candidate}"
+        builds = _profiles(diff.comparisons)
+        text = f"{run_name(diff.baseline)} with {candidate}" + (f", {builds}" if builds else "")
         more = (f"started {when(diff.baseline.started_at)} and {when(diff.candidate.started_at)}",)
     rows = count(diff.compared, "row has bits on both sides", "rows have bits on both sides")
     code = f"exit code {diff.exit_code}: {EXITS.get(diff.exit_code, 'unknown')}"
     return Fact("Compared", text, (*more, rows, code))
+
+
+def _few(reasons: tuple[str, ...]) -> tuple[str, ...]:
+    """The first reasons and a count: each is told again where its row stands."""
+    if len(reasons) <= REASONS:
+        return reasons
+    return (*reasons[: REASONS - 1], f"and {len(reasons) - REASONS + 1:,} more, each with its row below.")
 
 
 def diff_top(diff: Diff) -> Top:
@@ -112,7 +137,7 @@ def diff_top(diff: Diff) -> Top:
         worst.tone,
         verdict_alone(diff),
         tuple((VERDICTS[verdict], n) for verdict, n in counts),
-        tuple(sentence(reason) for reason in diff.reasons),
+        _few(tuple(sentence(reason) for reason in diff.reasons)),
         (
             _compared_with(diff),
             environment_fact(run),

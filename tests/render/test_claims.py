@@ -116,7 +116,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     code, out, _ = reprodb("claim", "latest:default", "sum_squares_tree", "--json", "--html", str(page))
     assert code == 0
     assert json.loads(out)["schema"] == "reprodb.claim/1"
-    assert "0x4b25426d in all 100 repetitions" in page.read_text()
+    assert "<code>0x4b25426d</code> in all 100 repetitions" in page.read_text()
     code, _, err = reprodb("claim", "1", "sum_squares_tree", "--html", str(page))
     assert (code, "a page holds one claim" in err) == (2, True)
     code, _, err = reprodb("claim", "1", "sum_of_nothing")

@@ -171,6 +171,26 @@ def test_tables_sort_by_a_click_on_a_heading(browser: Any, folder: Path) -> None
     context.close()
 
 
+def test_long_tables_can_be_filtered(browser: Any, folder: Path) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 900})
+    page = context.new_page()
+    page.goto((folder / "alone.html").as_uri())
+    rows = page.locator("table[data-sortable] tbody tr")
+    assert rows.count() == 15
+    page.get_by_label("Filter").fill("no-fmad KAHAN")
+    shown = [row for row in rows.all() if row.is_visible()]
+    assert len(shown) == 2
+    assert all("sum_squares_kahan_atomic" in row.inner_text() for row in shown)
+    assert page.locator(".filter output").inner_text() == "2 of 15 rows"
+    page.get_by_label("Filter").fill("")
+    assert rows.last.is_visible()
+    # On a telephone the headings are hidden; a keyboard that reaches them brings them back.
+    page.get_by_label("Filter").press("Tab")
+    assert page.locator("thead button").first.is_visible()
+    assert page.evaluate("document.activeElement.getBoundingClientRect().height") > 10
+    context.close()
+
+
 def test_a_clean_night_leads_with_its_verdict(browser: Any, folder: Path) -> None:
     """Verdict, counts, environment and the whole matrix are within the first screen of a laptop."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})

@@ -13,6 +13,7 @@ from reprodb.findings import Diff
 from reprodb.headline import counted
 from reprodb.render import html
 from reprodb.render.finding import CARDS
+from reprodb.render.index import kernel_entry, run_entry
 from reprodb.render.sources import Sources
 from reprodb.render.timeline import moments
 from tests.render import samples
@@ -112,7 +113,7 @@ def test_a_history_shows_what_changed_when() -> None:
     assert "Bits moved 1 time over 40 runs." in outline.text
     assert (
         "run 20 T nvrtc 12.6.85 → nvrtc 13.5.37; F flags --fmad=false → --fmad=true, bits moved"
-        in outline.text
+        in outline.text.replace(" ;", ";").replace(" ,", ",")
     )
     assert "measured on NVIDIA H200" in outline.text
     assert page == html.history("sum_squares_tree", samples.past())
@@ -300,3 +301,40 @@ def test_counts_stand_once_on_a_page() -> None:
     assert counted(rows.comparisons) == "1 churn, 5 same"
     (heading,) = re.findall(r"<h1.*?</h1>", html.diff(rows))
     assert heading.endswith("<span>Clean: every fixed-order kernel has its bits.</span></h1>")
+
+
+def test_what_to_do_stands_before_the_evidence() -> None:
+    """Verdict, gate, sentence, what to do: then both sides, bits, layers and code."""
+    text = Outline(PAGES["eventful"]).text
+    finding = text[text.index("The code is the same and three repetitions differ.") :]
+    places = [finding.index(words) for words in ("What to do next", "racecheck", "Both sides", "Layers")]
+    assert places == sorted(places)
+
+
+def test_a_diff_of_two_builds_names_them_at_the_top() -> None:
+    value = replace(samples.contraction(), comparisons=(samples.latent(),))
+    assert "default → no-fmad , two builds inside nightly 1" in Outline(html.diff(value)).text
+
+
+def test_many_reasons_are_counted_at_the_top() -> None:
+    """Every row tells its own again."""
+    value = replace(samples.eventful(), reasons=tuple(f"reason number {n}" for n in range(60)))
+    text = Outline(html.diff(value)).text
+    assert "Reason number 4. and 55 more, each with its row below." in text
+    assert "eason number 5." not in text
+
+
+def test_the_front_page_leads_with_a_fortnight_of_runs() -> None:
+    runs = [samples.run(n) for n in range(20, 0, -1)]
+    entries = [run_entry(run, samples.night(), None, f"runs/run-{run.id}.html") for run in runs]
+    page = html.index(entries, [kernel_entry("sum_squares_tree", samples.past(), "kernels/k.html")])
+    text = Outline(page).text
+    assert "20 runs 1 kernel" in text
+    assert text.index(entries[13].name) < text.index("6 older runs") < text.index("sum of x*x + 0.25")
+
+
+def test_charts_of_a_group_share_one_legend_and_one_scale() -> None:
+    page = PAGES["quiet"]
+    groups = page.count('<div class="charts">')
+    assert groups == page.count("Baseline, above") == 2
+    assert set(re.findall(r'<svg viewBox="-4 0 (\d+) 146"', page)) == {"368"}

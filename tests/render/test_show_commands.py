@@ -105,7 +105,7 @@ def test_the_report_of_a_nightly_has_its_diff(
     """Night 2 is compared with what night 1 left as references."""
     reprodb(capsys, "report", "2", "--out", str(tmp_path), "--db", database)
     text = (tmp_path / "run-2.html").read_text()
-    assert "accepted: 15" in text
+    assert "with the accepted result of each row" in text
     assert "15 rows have bits on both sides" in text
     assert "<b>5</b> same" in text
 
