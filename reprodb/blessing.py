@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from reprodb.domain import Determinism, Result, Run, scope_of
 from reprodb.errors import UsageError
 from reprodb.findings import Comparison, OutputDelta, Verdict
-from reprodb.ledger import Blessing, Ledger, Retirement
+from reprodb.ledger import Blessing, Ledger, Retirement, check_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,7 @@ def plan_blessing(
     Rows without guaranteed bits are skipped unless `named` names their kernel. Raises UsageError that lists
     every row that is refused, and why.
     """
+    check_words("blessing", who, why)
     decisions: list[Decision] = []
     skipped: list[Result] = []
     refused: list[UsageError] = []
@@ -168,6 +169,7 @@ def plan_retirement(
     run: Run, comparisons: Iterable[Comparison], ledger: Ledger, *, who: str, why: str, now: datetime
 ) -> Plan:
     """Retire the rows that are missing: they were taken out on purpose and have no reference any more."""
+    check_words("retirement", who, why)
     retired = []
     for comparison in comparisons:
         gone = comparison.baseline

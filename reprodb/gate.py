@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -197,6 +198,21 @@ def _nothing_compared(diff: Diff, first_night: bool) -> Iterable[_Reason]:
     if bare and not gone and (first_night or diff.baseline is None):
         return
     yield _Reason(Exit.NO_ANSWER, f"nothing was compared: 0 of {len(diff.comparisons)} rows")
+
+
+def idle_rules(policy: Policy, diff: Diff) -> tuple[str, ...]:
+    """Rules that name no kernel of a night of the whole suite: a typo, or a kernel that is gone."""
+    kernels = sorted({c.kernel for c in diff.comparisons})
+    named = [("[[kernel]]", o.kernel) for o in policy.overrides]
+    named += [("[[expect]]", e.kernel) for e in policy.expect]
+    named += [("[[require_equal]]", glob) for rule in policy.require_equal for glob in rule.kernels]
+    notes = []
+    for rule, glob in dict.fromkeys(named):
+        if not any(fnmatchcase(kernel, glob) for kernel in kernels):
+            near = difflib.get_close_matches(glob, kernels, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            notes.append(f"{rule} of the policy names no kernel of this suite: {glob!r}{hint}")
+    return tuple(notes)
 
 
 def _unmet(policy: Policy, diff: Diff, today: date) -> list[str]:

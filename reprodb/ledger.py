@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from reprodb import tomltext
 from reprodb.bits import from_hex
@@ -38,6 +38,11 @@ _HEADER = """\
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BITS = re.compile(r"0x(?:[0-9a-f]{2}){1,8}")
 _EXPIRY = re.compile(r"(\d{1,5})\s*([dw])")
+# Of git: ours, the common ancestor's, the divide, theirs. No line of a ledger begins like that.
+_CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?=[ \r\n]|\Z)", re.MULTILINE)
+
+
+_Record = TypeVar("_Record")
 
 
 def parse_expiry(text: str) -> timedelta:
@@ -234,6 +239,14 @@ def _refuse(result: Result, problem: str, remedy: str) -> UsageError:
     )
 
 
+def check_words(decision: str, who: str, why: str) -> None:
+    """Raises UsageError for a decision without a reason or a name."""
+    if not why.strip():
+        raise UsageError(f"a {decision} needs a reason", remedy='say why: --reason "…"')
+    if not who.strip():
+        raise UsageError(f"a {decision} needs a name", remedy="say who decides: --who NAME")
+
+
 def _broken(outputs: tuple[Output, ...]) -> Output | None:
     return next((o for o in outputs if o.determinism.guaranteed and o.distinct > 1), None)
 
@@ -261,6 +274,15 @@ class Ledger:
         ends += [end for end in (blessing.expires, withdrawn.when if withdrawn else None) if end is not None]
         return min(ends, default=None)
 
+    def how_ended(self, blessing: Blessing) -> str:
+        """Withdrawn, expired or retired: the earliest of what ended a blessing; empty where nothing did."""
+        withdrawn, end = self.withdrawal_of(blessing), self.ends(blessing)
+        if end is None:
+            return ""
+        if withdrawn is not None and withdrawn.when == end:
+            return "withdrawn"
+        return "expired" if blessing.expires == end else "retired"
+
     def _counting(self, now: datetime) -> tuple[list[Blessing], list[Blessing]]:
         """The blessings made by `now`, oldest first: those that count then, and those that have ended."""
         active: list[Blessing] = []
@@ -276,13 +298,11 @@ class Ledger:
         active = {b.id for b in self.active(now).values()}
         found = []
         for blessing in sorted(self.blessings, key=lambda b: (_scope_pairs(b.scope), b.when, b.id)):
-            withdrawn, end = self.withdrawal_of(blessing), self.ends(blessing)
+            end = self.ends(blessing)
             if end is None or now < end:
                 state = "active" if blessing.id in active else "replaced"
-            elif withdrawn is not None and withdrawn.when == end:
-                state = "withdrawn"
             else:
-                state = "expired" if blessing.expires == end else "retired"
+                state = self.how_ended(blessing)
             found.append((blessing, state))
         return tuple(found)
 
@@ -339,10 +359,7 @@ class Ledger:
         guaranteed bits, and for an empty reason.
         """
         self.check(result)
-        if not why.strip():
-            raise UsageError("a blessing needs a reason", remedy='say why: --reason "…"')
-        if not who.strip():
-            raise UsageError("a blessing needs a name", remedy="say who blesses")
+        check_words("blessing", who, why)
         moment = _to_the_millisecond(now)
         blessing = Blessing(
             scope=scope_of(run, result),
@@ -378,16 +395,14 @@ class Ledger:
             )
         if (before := self.withdrawal_of(found[0])) is not None:
             raise UsageError(f"blessing {found[0].id} is already withdrawn, since {_time(before.when)}")
-        if not why.strip():
-            raise UsageError("a withdrawal needs a reason", remedy='say why: --reason "…"')
+        check_words("withdrawal", who, why)
         moment = _to_the_millisecond(now)
         record = Withdrawal(found[0].id, who.strip(), why.strip(), moment)
         return replace(self, withdrawals=(*self.withdrawals, record))
 
     def retire(self, scope: Scope, *, who: str, why: str, now: datetime) -> Ledger:
         """The ledger in which the row of a scope is gone on purpose. If it returns, it starts anew."""
-        if not why.strip():
-            raise UsageError("a retirement needs a reason", remedy='say why: --reason "…"')
+        check_words("retirement", who, why)
         moment = _to_the_millisecond(now)
         record = Retirement(scope, who.strip(), why.strip(), moment)
         return replace(self, retirements=(*self.retirements, record))
@@ -403,8 +418,8 @@ class Ledger:
         return "\n".join([_HEADER, *("\n".join(block) + "\n" for block in blocks)])
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all."""
-        replace_file(path, self.text().encode())
+        """Write the file whole or not at all; where a link stands, the file that it leads to."""
+        replace_file(path.resolve(), self.text().encode())
 
 
 # --- Reading -----------------------------------------------------------------------------------
@@ -484,10 +499,17 @@ def _blessing(source: str, where: str, table: Mapping[str, Any]) -> Blessing:
 
 def parse_ledger(text: str, source: str = FILE_NAME) -> Ledger:
     """The ledger of a text. Raises UsageError for what is malformed, and for a block that was edited."""
+    if conflict := _CONFLICT.search(text):
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise UsageError(
+            f"{source}: a merge conflict is not resolved: {conflict[0]!r} in line {line}",
+            remedy="keep the blocks of both sides and take the marks out; equal blocks count once",
+        )
     try:
         data = tomltext.read(text)
     except tomltext.NotTomlError as error:
-        raise UsageError(f"{source}: not TOML: {error}", remedy="resolve the merge conflict there") from None
+        remedy = "take the file, or its end, from its history"
+        raise UsageError(f"{source}: not TOML: {error}", remedy=remedy) from None
     if unknown := sorted(data.keys() - {"blessing", "withdrawal", "retirement"}):
         raise _wrong(source, "top level", f"unknown table {unknown[0]!r}")
     blessings = []
@@ -510,7 +532,12 @@ def parse_ledger(text: str, source: str = FILE_NAME) -> Ledger:
         t = _texts(source, where, table, _DECISION)
         when = _moment(source, where, "when", table.get("when"))
         retirements.append(Retirement(_scope(source, where, table), t["who"], t["why"], when))
-    return Ledger(tuple(blessings), tuple(withdrawals), tuple(retirements))
+    # Two branches that have the same block may merge to a file that has it twice: it is one decision.
+    return Ledger(_once(blessings), _once(withdrawals), _once(retirements))
+
+
+def _once(records: Iterable[_Record]) -> tuple[_Record, ...]:
+    return tuple(dict.fromkeys(records))
 
 
 def _blocks(source: str, data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from reprodb.compare import Earlier, Side, compare_references, compare_runs, matrix, nothing_earlier
@@ -71,11 +72,32 @@ def review_night(
     diff = Diff(
         None,
         candidate.run,
-        rows,
+        _with_ended(candidate.run, rows, ledger, now),
         matrix=matrix(candidate.results, references),
         canaries=candidate.run.canaries,
     )
     return judge(diff, policy, now=now, first_night=not references)
+
+
+def _with_ended(
+    run: Run, rows: Iterable[Comparison], ledger: Ledger, now: datetime
+) -> tuple[Comparison, ...]:
+    """The rows; one that moved to bits whose blessing has ended says so, the newest such blessing first."""
+    ended = ledger.ended(now)
+
+    def told(row: Comparison) -> Comparison:
+        result = row.candidate
+        if result is None or row.verdict not in (Verdict.CHANGED, Verdict.LATENT):
+            return row
+        held = [b for b in ended.get(scope_of(run, result), ()) if b.holds(result)]
+        if not held:
+            return row
+        how, end = ledger.how_ended(held[0]), ledger.ends(held[0])
+        day = f"{end:%Y-%m-%d}" if end is not None else ""
+        note = f"blessing {held[0].id} of these bits {'has ' * (how == 'expired')}{how} {day}: {held[0].why}"
+        return replace(row, note="; ".join(part for part in (row.note, note) if part))
+
+    return tuple(told(row) for row in rows)
 
 
 def _blessed_sources(

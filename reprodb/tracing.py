@@ -270,26 +270,30 @@ def _chosen(
     if delta.first is None:
         raise ReprodbError(f"{delta.name} cannot be compared element by element: {delta.note}")
     index = delta.first if choice.element is None else choice.element
-    if index not in delta.moved:
-        shown = ", ".join(map(str, delta.moved[:_SHOWN])) + (" …" if len(delta.moved) > _SHOWN else "")
+    shown = ", ".join(map(str, delta.moved[:_SHOWN])) + (" …" if delta.changed > _SHOWN else "")
+    if index >= new[delta.name].elements:
+        raise UsageError(f"{delta.name} has {delta.of:,} elements and no [{index}]", allowed=shown)
+    # Of very many differing elements `moved` lists the first ones: the bytes decide.
+    element = _element(old[delta.name], new[delta.name], index)
+    if element is None:
         raise UsageError(f"{delta.name}[{index}] has the same bits on both sides", allowed=shown)
-    return delta, _element(old[delta.name], new[delta.name], index)
+    return delta, element
 
 
 def _absent(sha256: str) -> bytes:
     raise LookupError(sha256)
 
 
-def _element(before: Output, after: Output, index: int) -> ElementDelta:
-    """One differing element; of a struct its first differing field."""
+def _element(before: Output, after: Output, index: int) -> ElementDelta | None:
+    """One differing element; of a struct its first differing field. None where it does not differ."""
     from reprodb import bits
     from reprodb.deltas import pattern_delta
 
     step = bits.element_bytes(after.dtype, after.fields)
     a, b = (o.patterns[0].data or b"" for o in (before, after))
     here = slice(index * step, (index + 1) * step)
-    found = pattern_delta(a[here], b[here], after).elements[0]
-    return replace(found, index=index)
+    found = pattern_delta(a[here], b[here], after).elements
+    return replace(found[0], index=index) if found else None
 
 
 # --- From block to block -------------------------------------------------------------------------

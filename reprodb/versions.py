@@ -40,7 +40,7 @@ def known(compiler: str, majors: Iterable[int], found: Iterable[Toolchain], inde
 
     here = frozenset(Version(t.version) for t in found if t.compiler == compiler)
     versions = set(here)
-    note = ""
+    note = "" if index is not None else "only installed versions are looked at"
     for major in sorted(set(majors)) if index is not None else ():
         parts = _recipe(compiler, major)
         if parts is None:
@@ -88,8 +88,9 @@ def _pick(all_known: Known, end: str) -> Version:
     _numbers(end)
     fitting = [v for v in all_known.versions if str(v) == end or str(v).startswith(f"{end}.")]
     if not fitting:
+        lacks = "is not installed" if all_known.note else "is neither published nor installed"
         raise UsageError(
-            f"{all_known.compiler} {end} is neither published nor installed",
+            f"{all_known.compiler} {end} {lacks}",
             allowed=", ".join(str(v) for v in all_known.versions) or "nothing is known",
             remedy=all_known.note,
         )

@@ -148,6 +148,7 @@ def test_without_the_index_the_installed_ones_are_there_is() -> None:
     assert unreachable.versions == versions("12.6.85", "13.5.37")
     assert "cannot be reached" in unreachable.note
     assert known("nvrtc", majors("12"), [NVRTC_12], None).versions == versions("12.6.85")
+    assert known("nvrtc", majors("12"), [NVRTC_12], None).note == "only installed versions are looked at"
 
 
 # --- The hunt, with places that are made up ----------------------------------------------------
@@ -319,6 +320,11 @@ def test_atan2f_moves_between_the_two_wheels_and_a_second_hunt_goes_on(place: Pa
     assert again["compiled"] == 0
     assert again["executed"] == 2  # the two of the boundary, once more
     assert not any(p.get("executed") for p in again["places"])
+    # Other releases lie between the two wheels: that is said, and no release is called the first.
+    assert again["notes"] == ["only installed versions are looked at"]
+    told = reprodb(place, *ATAN2F, "--case", "moved-1")[1]
+    assert "math_atan2f: the first installed version whose bits differ is nvrtc 13." in told
+    assert "note: only installed versions are looked at" in told
     fresh = document(reprodb(place, *ATAN2F, "--case", "moved-1", "--json", "--fresh")[1])
     assert fresh["executed"] == fresh["probes"] + 2
 
@@ -350,7 +356,7 @@ def test_code_that_changes_under_bits_that_do_not(place: Path) -> None:
         (("math_atan2", "--good", "12.6", "--bad", "13", "--case", "zzz"), 2, "has no case 'zzz'"),
         (("math_atan2", "--good", "12.6", "--bad", "13", "--profile", "defualt"), 2, "did you mean default"),
         (("math_atan2", "--good", "12.6", "--bad", "13", "--compiler", "clang"), 2, "nvrtc, nvcc"),
-        (("math_atan2", "--good", "11.8", "--bad", "13"), 2, "11.8 is neither published nor installed"),
+        (("math_atan2", "--good", "11.8", "--bad", "13"), 2, "nvrtc 11.8 is not installed"),
     ],
 )
 def test_bad_requests(place: Path, arguments: tuple[str, ...], code: int, text: str) -> None:

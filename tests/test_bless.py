@@ -101,7 +101,9 @@ def test_it_prints_what_changed_against_the_reference_before(lab: Lab) -> None:
     lab.night(tree(TREE_TOTAL, 2.0))
     lab.night(tree(TREE_TOTAL, 2.0000002))
     lines = lab.bless("latest").out.splitlines()
-    assert lines[0] == "sum_squares_tree ramp1000-4194915 (default, sm_90): same"  # latent was accepted
+    # Latent was accepted at once, so that the row is its own reference: told is what was there before it.
+    assert lines[0] == "sum_squares_tree ramp1000-4194915 (default, sm_90): latent"
+    assert "1 of 3 partials moved, the total did not" in lines[1]
     lab.night(tree(ATOMIC_TOTAL, 2.0000005))
     lines = lab.bless("latest").out.splitlines()
     assert lines[0] == "sum_squares_tree ramp1000-4194915 (default, sm_90): changed"
@@ -109,6 +111,13 @@ def test_it_prints_what_changed_against_the_reference_before(lab: Lab) -> None:
     assert lines[2] == "    total: 0x4b25426d → 0x4b25426e (1 ULP)"
     assert lines[3].endswith("(1 of 3 elements, the first at 1, 1 ULP)")
     assert lines[4].startswith("1 row of run 3 blessed by Ada in reprodb.lock: toolkit 13.5")
+
+
+def test_bits_that_nothing_was_before_are_the_first(lab: Lab) -> None:
+    lab.night(make_result())
+    lines = lab.bless("latest").out.splitlines()
+    assert lines[1:3] == ["    the first bits of this row", "    total: nothing → 0x4b25426d"]
+    assert lab.ledger.blessings[0].changed == "the first bits of this row"
 
 
 def test_json_says_the_same(lab: Lab) -> None:
@@ -190,6 +199,18 @@ def test_a_run_whose_canary_failed_or_that_did_not_finish_is_refused(lab: Lab) -
     assert "canary integer_sum failed: 6 is not 7" in lab.refused("latest")
     lab.night(make_result(), finish=False)
     assert "not finished" in lab.refused("2")
+
+
+def test_an_empty_reason_is_asked_for_once(lab: Lab) -> None:
+    lab.night(make_result(kernel="a"), make_result(kernel="b"))
+    said = lab.call("bless", "latest", "--reason", " ", "--who", "Ada")
+    assert (said.code, said.err.count("needs a reason")) == (2, 1)
+
+
+def test_a_policy_that_names_no_kernel_here_is_told_at_night(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, '[[expect]]\nkernel = "sum_squares_tre"\nreason = "r"\n')
+    told = "[[expect]] of the policy names no kernel of this suite: 'sum_squares_tre'"
+    assert [n for n in lab.night(make_result()).notes if n.startswith(told)]
 
 
 def test_wrong_names_get_the_nearest(lab: Lab) -> None:
@@ -285,6 +306,7 @@ def test_a_withdrawn_blessing_gives_the_reference_before_back(lab: Lab) -> None:
     diff = lab.night(moved())
     assert verdicts(diff) == {"sum_squares_tree": Verdict.CHANGED}
     assert row(diff).reference_run == 1
+    assert row(diff).note.startswith(f"blessing {ident} of these bits withdrawn 20")
     with open_store(str(lab.database)) as store:
         assert store.blessings()[0].withdrawn_why == "wrong card"
     again = lab.call("baselines", "withdraw", ident, "--reason", "again")
@@ -300,6 +322,9 @@ def test_an_expired_blessing_gives_the_reference_before_back(lab: Lab) -> None:
     late = lab.night(moved(), at=made + timedelta(days=91))
     assert verdicts(late) == {"sum_squares_tree": Verdict.CHANGED}
     assert late.exit_code == 1
+    blessing = lab.ledger.blessings[0]
+    day = f"{made + timedelta(days=90):%Y-%m-%d}"
+    assert row(late).note == f"blessing {blessing.id} of these bits has expired {day}: toolkit 13.5"
 
 
 def test_a_withdrawal_needs_no_database(lab: Lab) -> None:

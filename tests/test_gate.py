@@ -11,7 +11,7 @@ from reprodb.compare import Side, compare_references, compare_results, matrix
 from reprodb.domain import Accuracy, Determinism, Lane, Profile, Result, Run, SkippedProfile, Status
 from reprodb.errors import Exit
 from reprodb.findings import CanaryOutcome, Comparison, Diff, Verdict
-from reprodb.gate import judge
+from reprodb.gate import idle_rules, judge
 from reprodb.policy import Policy, parse_policy
 from tests.builders import ATOMIC_TOTAL, H200, T4, TREE_TOTAL, make_build, make_result, make_run, store_of
 
@@ -293,6 +293,42 @@ def test_required_equality_of_a_profile_that_did_not_run_is_noted() -> None:
     assert judged.exit_code == 0
     assert judged.notes == ("profiles must be equal, and cuda21 did not run: default, cuda21",)
     assert gate(same(), policy=policy).notes == ()  # a diff of two runs has no matrix
+
+
+def test_rules_that_name_no_kernel_of_the_suite_are_told_with_the_nearest_name() -> None:
+    """A typo in a policy must not be a rule that never applies and never says so."""
+    policy = """
+    [[kernel]]
+    name = "sn"
+    verdicts = []
+    [[expect]]
+    kernel = "kept_"
+    reason = "r"
+    [[expect]]
+    kernel = "s?n"
+    reason = "r"
+    [[require_equal]]
+    profiles = ["a", "b"]
+    kernels = ["k*", "zzz"]
+    """
+    assert idle_rules(parse_policy(policy), gate(same(), changed())) == (
+        "[[kernel]] of the policy names no kernel of this suite: 'sn'; did you mean 'sin'?",
+        "[[expect]] of the policy names no kernel of this suite: 'kept_'; did you mean 'kept'?",
+        "[[require_equal]] of the policy names no kernel of this suite: 'zzz'",
+    )
+    assert idle_rules(parse_policy(""), gate(same())) == ()
+
+
+def test_a_remark_of_attribution_is_one_note_for_its_rows() -> None:
+    rows = [changed(kernel) for kernel in ("a", "b", "c", "d")]
+    told = [
+        replace(r, attribution=replace(r.attribution, notes=("profile redefined: toolchain x → y",)))
+        for r in rows
+        if r.attribution is not None
+    ]
+    (note,) = (n for n in gate(*told).notes if n.startswith("profile redefined"))
+    assert note.startswith("profile redefined: toolchain x → y: a ")
+    assert note.endswith(" and 1 more")
 
 
 HEADLINES = {

@@ -181,6 +181,42 @@ def test_two_branches_merge_by_keeping_both_blocks() -> None:
     assert {s.kernel for s in parse_ledger(both).active(NOW)} == {"a", "m", "z"}
 
 
+def test_a_block_that_a_merge_kept_twice_is_one_decision() -> None:
+    ledger = bless(bless(Ledger(), tree(kernel="a")), tree(kernel="b"))
+    ledger = ledger.withdraw(ledger.blessings[0].id, who="Ada", why="no", now=NOW)
+    head, *blocks = ledger.text().split("\n\n")
+    twice = "\n\n".join([head, *(block.rstrip("\n") for block in [*blocks, *blocks])]) + "\n"
+    assert parse_ledger(twice) == ledger
+    other = ledger.blessings[1].id
+    assert parse_ledger(twice).withdraw(other, who="Ada", why="no", now=NOW).withdrawals[-1].blessing == other
+
+
+@pytest.mark.parametrize("mark", ["<<<<<<< HEAD", "||||||| 1a2b3c4", "=======", ">>>>>>> other"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_merge_conflict_is_called_one(mark: str, end: str) -> None:
+    text = bless(Ledger(), tree()).text().replace("\n[[blessing]]\n", f"\n{mark}{end}[[blessing]]\n")
+    line = text.split("\n").index(mark + end.strip("\n")) + 1
+    with pytest.raises(UsageError, match=f"conflict is not resolved: '.*' in line {line}\n") as error:
+        parse_ledger(text)
+    assert "take the marks out" in error.value.remedy
+
+
+def test_a_file_that_was_cut_off_is_no_merge_conflict() -> None:
+    text = bless(Ledger(), tree()).text()
+    with pytest.raises(UsageError, match="not TOML") as error:
+        parse_ledger(text[: text.index("sha256 =") + 5])
+    assert "conflict" not in error.value.remedy
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    link, real = tmp_path / "reprodb.lock", tmp_path / "shared" / "reprodb.lock"
+    link.symlink_to(real)
+    bless(Ledger(), tree()).save(link)
+    assert link.is_symlink()
+    assert load_ledger(real) == load_ledger(link) != Ledger()
+
+
 def test_an_edited_block_is_found() -> None:
     text = bless(Ledger(), tree()).text()
     with pytest.raises(UsageError, match="does not belong to this block"):

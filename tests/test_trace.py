@@ -510,14 +510,21 @@ def test_lines_that_have_no_counterpart_are_no_answer_and_said_so(here: Path) ->
     assert f"not aligned: _lib/trace.cu:53 {ran}" in said.out
 
 
-def test_an_element_may_be_chosen_and_must_differ(here: Path, means: Means) -> None:
+def test_an_element_may_be_chosen_and_must_differ(
+    here: Path, means: Means, monkeypatch: pytest.MonkeyPatch
+) -> None:
     comparison = row(here, "through_helper")
     with pytest.raises(UsageError, match=r"out\[0\] has the same bits on both sides") as caught:
         trace(comparison, Choice(element=0), means)
+    with pytest.raises(UsageError, match=r"out has \d+ elements and no \[99999999\]"):
+        trace(comparison, Choice(element=99_999_999), means)
     other = int(caught.value.allowed.removesuffix(" …").split(", ")[-1])
     found = as_json(trace(comparison, Choice("out", other), means))
     assert found["element"]["index"] == other
     assert found["legs"][0]["difference"]["born"]["candidate"]["thread"] == [other % 64, 0, 0]
+    # Also one that a list of the first 65,536 differing elements would not have.
+    monkeypatch.setattr("reprodb.deltas.LISTED_INDICES", 1)
+    assert as_json(trace(comparison, Choice("out", other), means))["element"]["index"] == other
     with pytest.raises(UsageError, match="'total' of through_helper is no recorded output") as caught:
         trace(comparison, Choice("total"), means)
     assert caught.value.allowed == "out"

@@ -139,7 +139,8 @@ def bisect(
         spent = render.Spent(len(found.looks), tools.workshop.compiled, executed, len(compilers.installed))
         said.said(f"{spent.words()} in {monotonic() - started:.1f} s")
     exit_code = Exit.CLEAN if found.answered else Exit.NO_ANSWER
-    head = render.Head(kernel, series.kind, wanted.profile.name, tools.lane, series.details)
+    head = render.Head(kernel, series.kind, wanted.profile.name, tools.lane, series.details, bool(series.gap))
+    found = replace(found, notes=(*found.notes, *([series.gap] if series.gap else [])))
     if as_json:
         from reprodb.render.json import dumps
 
@@ -253,6 +254,7 @@ class Series:
     places: Places
     kind: str
     details: tuple[str, ...] = ()
+    gap: str = ""  # why others between these are not looked at: the answer is a span then
 
 
 def _series(wanted: Wanted, tools: Tools, compilers: Compilers) -> tuple[Series, list[str]]:
@@ -292,9 +294,10 @@ def _versions(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, 
     versions = between(versions_known, good, bad, every=wanted.patches)
     places = VersionSeries(subject, compiler, versions, compilers)
     absent = sum(version not in versions_known.here for version in versions)
-    note = f" ({versions_known.note})" if versions_known.note else ""
+    gap = versions_known.note
+    note = f" ({gap})" if gap else ""
     words = f"versions, {len(versions) - absent} installed, {absent} to be installed when tried{note},"
-    return Series(places, compiler), words
+    return Series(places, compiler, gap=gap), words
 
 
 def _commits(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, str]:

@@ -131,14 +131,20 @@ def _rows(
     *,
     everything: bool,
 ) -> tuple[Comparison, ...]:
-    """The run's rows against the references as they are now, judged; with `everything` those it lacks too."""
+    """The run's rows against the references beside it, judged; with `everything` those that it lacks too."""
     from reprodb.cli.judging import load_references, policy_at
     from reprodb.compare import Side
     from reprodb.review import review_night
 
     part = store.resolve(ref)
     results = store.results(run.id or 0)
-    references = load_references(store, run, results, ledger, now, everything=everything)
+    references = dict(load_references(store, run, results, ledger, now, everything=everything))
+    # A row that became its own reference when it was recorded is told against what was there before it.
+    own = [row for row, (_, other, _) in references.items() if other is not None and other.id == run.id]
+    if own:
+        before = load_references(store, run, results, ledger, now, before=run.id)
+        kept = {row: reference for row, reference in references.items() if row not in own}
+        references = kept | {row: before[row] for row in own if row in before}
     diff = review_night(
         Side(run, results),
         references,

@@ -162,6 +162,7 @@ def judge_night(
     """
     from reprodb.cli.judging import earlier_results, load_references
     from reprodb.compare import Side
+    from reprodb.gate import idle_rules
     from reprodb.review import acceptable, review_night
 
     run, results = recorded.run, recorded.results
@@ -181,6 +182,8 @@ def judge_night(
         ledger=ledger,
     )
     diff = replace(diff, notes=(*diff.notes, *_before(database, run, policy)))
+    if everything:
+        diff = replace(diff, notes=(*diff.notes, *idle_rules(policy, diff)))
     if not any(c.fatal and not c.ok for c in run.canaries):
         database.accept(acceptable(diff.comparisons, policy))
     database.finish(run_id, diff.exit_code, now)

@@ -81,7 +81,7 @@ def sealed(path: Path, before: Ledger, after: Ledger) -> Iterator[Callable[[], N
             if written and was is None:
                 path.unlink(missing_ok=True)
             elif written and was is not None:
-                replace_file(path, was)
+                replace_file(path.resolve(), was)
             raise
 
 

@@ -16,13 +16,17 @@ SCHEMA = "reprodb.bisect/1"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a hunt was about. `kind` is the compiler, or `commit`; the lane is None where nothing ran."""
+    """What a hunt was about. `kind` is the compiler, or `commit`; the lane is None where nothing ran.
+
+    `gaps`: versions that are not installed were left out.
+    """
 
     kernel: str
     kind: str
     profile: str
     lane: Lane | None
     details: tuple[str, ...] = ()
+    gaps: bool = False
 
     def label(self, found: Found, place: int) -> str:
         """`nvrtc 13.0.88`, or a commit with the first line of its message."""
@@ -88,7 +92,7 @@ def _headline(head: Head, found: Found, change: Change) -> str:
     if found.whole:
         text = f"the {_moves(found)} at {first}, after {before}"
     else:
-        thing = "commit" if head.kind == "commit" else "version"
+        thing = "commit" if head.kind == "commit" else "installed version" if head.gaps else "version"
         differs = "differ" if found.what == "bits" else "differs"
         text = f"the first {thing} whose {found.what} {differs} is {first}; {before} is as the good end"
     if change.skipped:

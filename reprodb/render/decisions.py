@@ -44,8 +44,7 @@ def _decision(decision: Decision) -> Iterator[str]:
     yield f"{_row(comparison.either)}: {done}"
     if decision.record is None:
         return
-    told = comparison.attribution.sentence if comparison.attribution else "the first bits of this row"
-    yield f"    {visible(told)}"
+    yield f"    {visible(decision.record.changed)}"
     for change in decision.changes:
         yield f"    {name(change.output)}: {_change(change)}"
 
