@@ -68,6 +68,24 @@ def by_quads(terms: Array, blocks: int) -> Array:
     return halving(threads.reshape(blocks, THREADS))
 
 
+def in_flight(terms: Array, blocks: int, threads: int, flight: int) -> tuple[Array, Array]:
+    """Quads by grid stride, `flight` strides a round with a quad of sums each; trees by shuffles."""
+    lanes, quads = blocks * threads, len(terms) // 4
+    strides = [terms[4 * start :][: 4 * lanes] for start in range(0, quads, lanes)]
+    sums = np.zeros((flight, lanes, 4), terms.dtype)
+    whole = quads // (flight * lanes) * flight  # strides that fill rounds
+    for number, stride in enumerate(strides):
+        piece = stride[: 4 * (quads - number * lanes)].reshape(-1, 4)
+        sums[number % flight if number < whole else 0, : len(piece)] += piece
+    tail = terms[4 * quads :]
+    sums[0, : len(tail), 0] += tail
+    while len(sums) > 1:
+        sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+    x, y, z, w = sums[0].T
+    partials = by_warps(((x + z) + (y + w)).reshape(blocks, threads))
+    return partials, by_warps(strided(partials, threads))
+
+
 def compensated(terms: Array, blocks: int) -> tuple[Array, Array, Array]:
     """Values and losses of each block, and the total, of the compensated tree."""
     lanes = blocks * THREADS
