@@ -7,7 +7,7 @@ from enum import StrEnum
 from reprodb import ordering
 from reprodb.bounds import pool
 from reprodb.codegen import launched
-from reprodb.domain import Determinism, Lane, Output, Result, Role, Run, Status
+from reprodb.domain import FRIENDLY, Determinism, Lane, Output, Result, Role, Run, Status
 from reprodb.resources import resources
 
 
@@ -88,7 +88,8 @@ def _sentence(result: Result) -> str:
     seen = max((o.distinct for o in result.results), default=0)
     if seen > 1:
         return f"{told} showed {seen} patterns although one is guaranteed."
-    return f"{told} is {bits or 'one pattern'} in all {result.repetitions:,} repetitions."
+    but = f", but {FRIENDLY}" if result.friendly else ""
+    return f"{told} is {bits or 'one pattern'} in all {result.repetitions:,} repetitions{but}."
 
 
 # --- What was pinned ---------------------------------------------------------------------------
@@ -105,6 +106,9 @@ def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
         + (f", {s.shared:,} B shared" if s.shared else "")
         for s in kernel.stages
     )
+    shape = f"{len(stages)} stage{'s' * (len(stages) != 1)}"
+    if kernel.sm_count is not None:
+        shape += f", derived from the device's {kernel.sm_count} multiprocessors"
     outputs = tuple(f"{b.name} ({b.role.value}): {_dims(b.shape)} × {b.dtype}" for b in case.recorded)
     grouping = kernel.order or (
         "fixed by the launch shape and the source"
@@ -114,7 +118,7 @@ def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
     pins = [
         Pin("operation", kernel.operation, (f"case {case.name}",)),
         Pin("input", f"n = {case.n:,}", (*inputs, f"digest {result.input_digest or 'unknown'}")),
-        Pin("shape", f"{len(stages)} stage{'s' * (len(stages) != 1)}", stages),
+        Pin("shape", shape, stages),
         Pin("grouping", grouping, _measured(result)),
         Pin("accumulator", kernel.accumulator, _rounding(result)),
         Pin("storage", "little endian", outputs),
@@ -219,6 +223,9 @@ def _run_to_run(
         return Promise(scope, Standing.NOT_PROMISED, f"{seen} patterns in {result.repetitions:,} repetitions")
     if seen > 1:
         return Promise(scope, Standing.BROKEN, f"{seen} patterns in {result.repetitions:,} repetitions")
+    if result.friendly:
+        text = f"0 of {result.repetitions:,} repetitions differ, and {result.friendly}"
+        return Promise(scope, Standing.UNSEEN, text)
     pooled = pool((run, result), alike)
     if pooled is None:
         text = f"0 of {result.repetitions:,} repetitions differ; the modelled lane claims no bound"
@@ -277,7 +284,13 @@ def _bits(outputs: Iterable[Output]) -> tuple[object, ...]:
 
 
 def _not_covered(run: Run, result: Result) -> tuple[str, ...]:
-    told = [
+    told = [result.friendly] if result.friendly else []
+    if result.kernel.sm_count is not None:
+        told.append(
+            f"devices with other than {result.kernel.sm_count} multiprocessors: the grid follows them, and "
+            "another grid is another order"
+        )
+    told += [
         "other inputs, sizes and launch shapes: each is a claim of its own",
         "other compilers, flags and architectures, beyond what is seen above",
     ]

@@ -182,7 +182,9 @@ def _one_side(
             *names, baseline, candidate, Verdict.NO_RESULT, Accuracy.UNKNOWN, note=_result_error(candidate)
         )
     verdict = Verdict.NO_BASELINE if baseline_run is None else Verdict.NEW
-    note = f"the baseline has no result ({_result_error(baseline)})" if baseline is not None else ""
+    note = candidate.friendly
+    if baseline is not None:
+        note = f"the baseline has no result ({_result_error(baseline)})"
     if loss := loss_of(candidate_run, candidate, fetch):
         verdict = Verdict.DETERMINISM_LOST
         note = note or "nothing to compare with: the bits differ inside this run"
@@ -206,7 +208,9 @@ def _notes(
     if verdict is Verdict.DETERMINISM_LOST and baseline_lost:
         notes.append("the baseline was not deterministic either")
     quiet = (Verdict.SAME, Verdict.LATENT, Verdict.CHANGED, Verdict.DETERMINISM_GAINED)
-    if candidate.lane is Lane.MEASURED and verdict in quiet and candidate.repetitions > 0:
+    if candidate.friendly and verdict in (*quiet, Verdict.CHURN):
+        notes.append(candidate.friendly)  # and what was not seen then bounds nothing
+    elif candidate.lane is Lane.MEASURED and verdict in quiet and candidate.repetitions > 0:
         notes.append(bound)
     if baseline.repetitions != candidate.repetitions:
         notes.append(

@@ -91,6 +91,9 @@ DTYPE_BYTES = {
     "uint64": 8,
 }
 
+# How the note of a result begins whose input hides every order of the sum (see `friendly`).
+FRIENDLY = "this input cannot show a difference"
+
 Pairs = tuple[tuple[str, str], ...]
 Dim3 = tuple[int, int, int]
 
@@ -575,6 +578,11 @@ class Result:
     id: int | None = None  # the database's row, once recorded
     fingerprint: Fingerprint | None = None  # of the order, where the kernel asks for it
     batches: tuple[int, ...] = later(())  # BATCH of each composition: one a repetition, or one repetition's
+
+    @property
+    def friendly(self) -> str:
+        """`this input cannot show a difference: …`; empty where it can, or where that is not known."""
+        return next((note for note in self.notes if note.startswith(FRIENDLY)), "")
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:

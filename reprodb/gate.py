@@ -234,6 +234,15 @@ def _edits(comparisons: Iterable[Comparison]) -> bool:
     return bool(gated) and all(c.verdict in _MOVED and new_history(c) for c in gated)
 
 
+def _friendly(rows: Iterable[Comparison]) -> list[str]:
+    """Kernels whose one pattern says nothing of their order, a note for each reason."""
+    kernels: dict[str, list[str]] = {}
+    for row in rows:
+        if row.candidate is not None and row.candidate.friendly:
+            kernels.setdefault(row.candidate.friendly, []).append(f"{row.kernel} {row.case}")
+    return [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in kernels.items()]
+
+
 def _notes(diff: Diff, policy: Policy, today: date, code: Exit) -> tuple[str, ...]:
     notes = list(diff.notes)
     bare = sum(c.verdict is Verdict.NO_BASELINE for c in diff.comparisons)
@@ -247,6 +256,7 @@ def _notes(diff: Diff, policy: Policy, today: date, code: Exit) -> tuple[str, ..
     notes += [f"code the same, bits changed: {_row(c)}" for c in loud]
     notes += _new_histories(diff.comparisons)
     notes += _remarks(diff.comparisons)
+    notes += _friendly(diff.comparisons)
     notes += [f"canary {c.name}: {c.sentence}" for c in diff.canaries if not c.ok and not c.fatal]
     notes += _not_equalled(policy.require_equal, diff.matrix)
     notes += _skipped(diff.candidate)

@@ -91,7 +91,7 @@ def _perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
         origin=samples.origin,
         input_digest=digest(case.inputs),
         seconds=samples.seconds,
-        notes=samples.notes,
+        notes=(*samples.notes, *_friendly(task, arrays)),
         batches=samples.batches,
     )
 
@@ -104,6 +104,18 @@ def _judged(task: Task, samples: Samples, arrays: Arrays) -> Judgement:
         return judge(task.kernel, task.case, arrays.of(task.case.inputs), samples.outputs)
     except (ReprodbError, ArithmeticError, MemoryError, ValueError) as error:
         return Judgement(Accuracy.UNKNOWN, note=f"could not be judged: {type(error).__name__}: {error}")
+
+
+def _friendly(task: Task, arrays: Arrays) -> tuple[str, ...]:
+    """The note of an input that hides every order of the sum; none where that cannot be told."""
+    from reprodb.friendly import judged, remark
+
+    if not judged(task.kernel, task.case):
+        return ()
+    try:
+        return tuple(filter(None, (remark(task.kernel, task.case, arrays.of(task.case.inputs)),)))
+    except (ReprodbError, ArithmeticError, MemoryError, ValueError):
+        return ()
 
 
 def _check_complete(task: Task, samples: Samples) -> None:

@@ -310,7 +310,7 @@ def finding(c: Comparison, number: int, shelf: CodeShelf, candidate_run: Run, so
     notes = [c.gate_reason, c.note, f"compared with {reference_of(c)}" if c.reference_run is not None else ""]
     notes = [*(told.notes if told is not None else ()), *dict.fromkeys(notes)]
     if c.candidate is not None:
-        notes += c.candidate.notes
+        notes += [note for note in c.candidate.notes if note not in c.note]
     return Finding(
         c,
         anchor,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reprodb.digest import hex64
-from reprodb.domain import Accuracy, Lane, Result, Run, Status
+from reprodb.domain import FRIENDLY, Accuracy, Lane, Result, Run, Status
 from reprodb.errors import Exit
 from reprodb.findings import Comparison, Diff, Verdict
 from reprodb.headline import counted
@@ -222,11 +222,12 @@ def run_name(run: Run) -> str:
 
 
 def observed(result: Result) -> str:
-    """What was seen beside what is declared: `1 pattern in 100, run_to_run`."""
+    """What was seen beside what is declared: `1 pattern in 100, run_to_run`, and whether it says anything."""
     if result.status is not Status.OK:
         return result.status.value.replace("_", " ")
     seen = patterns(result)
-    return f"{count(seen, 'pattern')} in {result.repetitions:,}, {result.kernel.determinism.value}"
+    words = f"{count(seen, 'pattern')} in {result.repetitions:,}, {result.kernel.determinism.value}"
+    return f"{words}; {FRIENDLY}" if result.friendly else words
 
 
 def bits_of(result: Result | None) -> str:
