@@ -53,6 +53,7 @@ def test_wheel_carries_suite_and_profiles_and_no_binary(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "reprodb/data/kernels/sum_squares_tree/kernel.toml" in names
     assert "reprodb/data/builds/profiles.toml" in names
+    assert "reprodb/starting/files/workflow.yml" in names
     assert "reprodb/py.typed" in names
     assert not [n for n in names if n.endswith((".cubin", ".so", ".fatbin", ".o"))]
 

@@ -26,6 +26,7 @@ def _register(app: typer.Typer) -> None:
         doctor,
         dossier,
         explain,
+        init,
         kernels,
         nightly,
         order,
@@ -51,6 +52,7 @@ def _register(app: typer.Typer) -> None:
     build.register(app)
     run.register(app)
     kernels.register(app)
+    init.register(app)
     profiles.register(app)
     toolchains.register(app)
     show.register(app)

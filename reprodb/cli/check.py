@@ -25,6 +25,7 @@ from reprodb.cli.options import (
     QuietOption,
     StoreOption,
     SuiteOption,
+    TagOption,
     TimeoutOption,
 )
 from reprodb.cli.run import CaseOption
@@ -63,6 +64,7 @@ def check(
     ] = False,
     suite: SuiteOption = None,
     kernel: KernelOption = None,
+    tag: TagOption = None,
     case: CaseOption = None,
     profile: ProfileOption = None,
     profiles_file: ProfilesFileOption = None,
@@ -106,6 +108,7 @@ def check(
     base = repository.merge_base(repository.commit(against), now_at)
     options = RunOptions(
         kernels=tuple(kernel or ()),
+        tags=tuple(tag or ()),
         profiles=tuple(profile or ()),
         cases=tuple(case or ()),
         repetitions=repetitions,
@@ -183,15 +186,24 @@ def _recorded(
         return None
     try:
         suite, profiles = load_suite(place.suite), load_profiles(place.profiles)
-        cases = [case.name for kernel in suite.kernels for case in kernel.cases]
-        asked = (options.kernels, options.cases, options.profiles)
-        known = ([kernel.name for kernel in suite.kernels], cases, list(profiles))
         if old:
-            narrowed = tuple(_matching(globs, names) for globs, names in zip(asked, known, strict=True))
-            if any(was and not now for was, now in zip(asked, narrowed, strict=True)):
+            known = {
+                "kernels": [kernel.name for kernel in suite.kernels],
+                "tags": [tag for kernel in suite.kernels for tag in kernel.tags],
+                "cases": [case.name for kernel in suite.kernels for case in kernel.cases],
+                "profiles": list(profiles),
+            }
+            narrowed = {what: _matching(getattr(options, what), names) for what, names in known.items()}
+            if any(getattr(options, what) and not now for what, now in narrowed.items()):
                 said.said(f"{place.label} has nothing of what was asked for: it is new")
                 return None
-            options = replace(options, kernels=narrowed[0], cases=narrowed[1], profiles=narrowed[2])
+            options = replace(
+                options,
+                kernels=narrowed["kernels"],
+                tags=narrowed["tags"],
+                cases=narrowed["cases"],
+                profiles=narrowed["profiles"],
+            )
     except UsageError as error:
         if not old:
             raise

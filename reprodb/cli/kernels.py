@@ -1,4 +1,4 @@
-"""`reprodb kernels`: what a suite holds."""
+"""`reprodb kernels`: what a suite holds; `kernels add` is in reprodb.cli.adding."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ SCHEMA = "reprodb.kernels/1"
 
 
 def kernels(
-    suite: SuiteOption = None, kernel: KernelOption = None, tag: TagOption = None, as_json: JsonOption = False
+    context: typer.Context,
+    suite: SuiteOption = None,
+    kernel: KernelOption = None,
+    tag: TagOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """List the kernels of a suite: their cases, declared determinism, shapes and outputs."""
+    """List the kernels of a suite: their cases, declared determinism, shapes and outputs; or add one."""
+    if context.invoked_subcommand is not None:
+        return
     from reprodb.suite import bundled_suite, load_suite, select_kernels
 
     loaded = load_suite(suite or bundled_suite())
@@ -32,7 +38,12 @@ def kernels(
 
 
 def register(app: typer.Typer) -> None:
-    app.command("kernels")(kernels)
+    from reprodb.cli.adding import add
+
+    group = typer.Typer(invoke_without_command=True, context_settings=app.info.context_settings)
+    group.callback()(kernels)
+    group.command("add")(add)
+    app.add_typer(group, name="kernels")
 
 
 def document(suite: Suite, chosen: tuple[Kernel, ...]) -> dict[str, Any]:

@@ -115,6 +115,12 @@ def sources() -> tuple[bytes, ...]:
     )
 
 
+def cuda_sources() -> tuple[bytes, ...]:
+    folders = ("kernels/_lib", "tests/suites/*/_lib", "tests/suites/conformance/*", "reprodb/starting/files")
+    files = sorted(path for folder in folders for path in ROOT.glob(f"{folder}/*.cu"))
+    return tuple(text for text in (path.read_bytes() for path in files) if b'extern "C"' in text)
+
+
 def urls() -> tuple[bytes, ...]:
     return (
         b"postgresql://ada:s3cr3t@host:5432/db", b"postgresql+psycopg://u:p%40w@/d?host=/run", b"sqlite:////srv/a.db",
@@ -192,6 +198,18 @@ def read_manifest(data: bytes) -> object:
     assert all(str(problem).isprintable() for problem in problems)
     if kernel is not None:
         assert ".." not in kernel.source.split("/")
+    return kernel
+
+
+def read_cuda(data: bytes) -> object:
+    """What `kernels add` makes of a source: whatever it reads at all, its manifest is valid."""
+    from reprodb.starting.guesses import guess, manifest
+    from reprodb.starting.signatures import read_signatures, without_comments
+
+    text = data.decode("utf-8", "replace")
+    signatures = read_signatures(text, "k.cu")
+    kernel = read_manifest(manifest(guess("k", "k.cu", without_comments(text), signatures)).encode())
+    assert kernel is not None, "the manifest of a guess is not valid"
     return kernel
 
 
@@ -317,6 +335,7 @@ def targets() -> tuple[Target, ...]:
         Target("manifest", manifests, read_manifest, (_problem(),), 30),
         Target("size", sizes, read_size, (_expression_error(),), 10),
         Target("source includes", sources, read_sources, (UsageError,), 8),
+        Target("cuda source", cuda_sources, read_cuda, (UsageError,), 8),
         Target("profiles", profile_files, read_profiles, (UsageError,), 10),
         Target("policy", policies, read_policy, (UsageError,), 10),
         Target("ledger", ledgers, read_ledger, (UsageError,), 6),
