@@ -6,7 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reprodb.codegen import code_delta, delta_phrase, launched
-from reprodb.domain import Build, Code, CodeOrigin, Kernel, Lane, Pairs, Profile, Result, Role, Run, Status
+from reprodb.domain import (
+    Build,
+    Code,
+    CodeOrigin,
+    Composition,
+    Kernel,
+    Lane,
+    Pairs,
+    Profile,
+    Result,
+    Role,
+    Run,
+    Status,
+)
 from reprodb.findings import Alarm, Attribution, Cause, Comparison, Effect, Layer, Moved, State, Verdict
 from reprodb.matrix import code_key
 from reprodb.ordering import difference
@@ -28,11 +41,13 @@ class Background:
     """What is known about a row beside its two sides.
 
     `source` is the digest of the baseline's sources where nothing else is known of its build (a blessing that
-    was made elsewhere); `earlier` are other results of the row's scope.
+    was made elsewhere); `earlier` are other results of the row's scope; `serial` is the candidate run's
+    result of the kernel that serves one request a launch, where the row's kernel names one.
     """
 
     source: str = ""
     earlier: tuple[tuple[Run, Result], ...] = ()
+    serial: Result | None = None
 
 
 NOTHING_KNOWN = Background()
@@ -67,12 +82,10 @@ def _input(before: Result, after: Result) -> Layer:
     return Layer(Cause.INPUT, State.DIFFERS, detail)
 
 
-def _dim(dim: tuple[int, int, int]) -> str:
-    """`1024` of (1024, 1, 1); `32×4` of (32, 4, 1)."""
-    sizes = list(dim)
-    while len(sizes) > 1 and sizes[-1] == 1:
-        sizes.pop()
-    return "×".join(map(str, sizes))
+def _dim(dim: tuple[int, int, int]) -> tuple[str, ...]:
+    """`1024` of (1024, 1, 1); `32` and `4` of (32, 4, 1)."""
+    used = max((i for i in range(3) if dim[i] != 1), default=0)
+    return tuple(map(str, dim[: used + 1]))
 
 
 def _shape_values(kernel: Kernel) -> Pairs:
@@ -90,11 +103,27 @@ def _shape_changes(old: Kernel, new: Kernel) -> list[str]:
         details.append(f"{len(old.stages)} stages{_ARROW}{len(new.stages)}")
     else:
         for a, b in zip(old.stages, new.stages, strict=True):
-            sizes = (("grid", a.grid, b.grid), ("block", a.block, b.block))
-            details += [f"{b.entry} {what} {_dim(x)}{_ARROW}{_dim(y)}" for what, x, y in sizes if x != y]
+            sizes = (("grid", a.dims, b.dims), ("block", _dim(a.block), _dim(b.block)))
+            details += [
+                f"{b.entry} {what} {'×'.join(x)}{_ARROW}{'×'.join(y)}" for what, x, y in sizes if x != y
+            ]
             if a.shared != b.shared:
                 details.append(f"{b.entry} shared {a.shared}{_ARROW}{b.shared} bytes")
-    return details
+    return details + _composition_changes(old.composition, new.composition)
+
+
+def _composition_changes(old: Composition | None, new: Composition | None) -> list[str]:
+    """Launch parameters are of the shape: how many requests a launch serves, and in which company."""
+    if old is None or new is None:
+        return [] if old is new else ["no compositions" if new is None else "compositions"]
+    told: list[tuple[str, object, object]] = [("BATCH", _sizes(old), _sizes(new))]
+    told += [("probes", old.probes, new.probes), ("strangers", old.strangers, new.strangers)]
+    told += [("composition seed", old.seed, new.seed)]
+    return [f"{what} {a}{_ARROW}{b}" for what, a, b in told if a != b]
+
+
+def _sizes(composition: Composition) -> str:
+    return ", ".join(map(str, composition.batches))
 
 
 def _source(before: Result, after: Result, known: str) -> Layer:
@@ -317,7 +346,13 @@ def _moved(rows: Iterable[Layer], order: Layer, before: Result, after: Result) -
 
 
 def _code_same(before: Result, after: Result) -> bool | None:
-    """Whether what ran is the same code; None where a digest is missing."""
+    """Whether what ran is the same code; None where a digest is missing.
+
+    Two kernels that launch other entries of one source run other code, although they share an artifact.
+    """
+    entries = ([stage.entry for stage in side.kernel.stages] for side in (before, after))
+    if len({tuple(each) for each in entries}) > 1 and before.kernel.name != after.kernel.name:
+        return False
     old, new = (code_key(r.build.code if r.build else None, r.lane) for r in (before, after))
     if old is None or new is None or before.lane is not after.lane:
         return None

@@ -12,6 +12,8 @@ from reprodb.deltas import Fetch, output_delta, representative
 from reprodb.domain import Accuracy, Determinism, Lane, Output, Result, Role, Run, Status
 from reprodb.errors import UsageError
 from reprodb.findings import Comparison, OutputDelta, Verdict
+from reprodb.invariance import batch_effects, loss_by_batch, serial_of
+from reprodb.invariance import notes as batch_notes
 from reprodb.matrix import References, Row, matrix
 from reprodb.variation import churn_of, loss_of
 
@@ -169,6 +171,7 @@ def _one_side(
     baseline_run: Run | None,
     candidate_run: Run | None,
     fetch: Fetch,
+    serial: Result | None,
 ) -> Comparison:
     """A row with bits on one side at most."""
     either = _known(candidate or baseline)
@@ -185,10 +188,13 @@ def _one_side(
     note = candidate.friendly
     if baseline is not None:
         note = f"the baseline has no result ({_result_error(baseline)})"
-    if loss := loss_of(candidate_run, candidate, fetch):
+    effects = batch_effects(candidate, serial, fetch)
+    loss = loss_by_batch(effects, loss_of(candidate_run, candidate, fetch), candidate)
+    if loss is not None:
         verdict = Verdict.DETERMINISM_LOST
         note = note or "nothing to compare with: the bits differ inside this run"
-    return Comparison(*names, baseline, candidate, verdict, accuracy, loss=loss, note=note)
+    note = "; ".join(filter(None, [note, *batch_notes(candidate, serial, effects)]))
+    return Comparison(*names, baseline, candidate, verdict, accuracy, loss=loss, note=note, batch=effects)
 
 
 def _bound(run: Run | None, result: Result, background: Background) -> str:
@@ -205,6 +211,8 @@ def _notes(
         notes.append(
             f"the guarantee was dropped: {baseline.kernel.determinism} → {candidate.kernel.determinism}"
         )
+    if verdict is Verdict.CHANGED and baseline.kernel.name != candidate.kernel.name:
+        notes.append("both repeat their bits and do not agree: repeatability and agreement are two questions")
     if verdict is Verdict.DETERMINISM_LOST and baseline_lost:
         notes.append("the baseline was not deterministic either")
     quiet = (Verdict.SAME, Verdict.LATENT, Verdict.CHANGED, Verdict.DETERMINISM_GAINED)
@@ -236,9 +244,9 @@ def compare_results(
     `across` names obstacles of ACROSS to compare over, labelled and without gating.
     """
     if baseline is None or candidate is None or Status.OK not in (baseline.status, candidate.status):
-        return _one_side(baseline, candidate, baseline_run, candidate_run, fetch)
+        return _one_side(baseline, candidate, baseline_run, candidate_run, fetch, background.serial)
     if baseline.status is not Status.OK or candidate.status is not Status.OK:
-        row = _one_side(baseline, candidate, baseline_run, candidate_run, fetch)
+        row = _one_side(baseline, candidate, baseline_run, candidate_run, fetch, background.serial)
         return attribute(row, baseline_run, candidate_run, background=background)
 
     obstacles = _obstacles(baseline, candidate, baseline_run, candidate_run)
@@ -253,7 +261,8 @@ def compare_results(
     other_gpu = baseline_run is not None and _gpu(baseline_run) != _gpu(candidate_run)
     elsewhere = portable and (other_arch or other_gpu)
 
-    loss = loss_of(candidate_run, candidate, fetch)
+    effects = batch_effects(candidate, background.serial, fetch)
+    loss = loss_by_batch(effects, loss_of(candidate_run, candidate, fetch), candidate)
     baseline_lost = any(o.determinism.guaranteed and o.distinct > 1 for o in baseline.outputs)
     pairs = _pairs(baseline, candidate)
     verdict, shown = _bits_verdict(pairs, elsewhere)
@@ -273,9 +282,15 @@ def compare_results(
         churn=churn_of(*shown, fetch) if shown else None,
         loss=loss,
         note=_notes(
-            verdict, baseline, candidate, labels, baseline_lost, _bound(candidate_run, candidate, background)
+            verdict,
+            baseline,
+            candidate,
+            [*labels, *batch_notes(candidate, background.serial, effects)],
+            baseline_lost,
+            _bound(candidate_run, candidate, background),
         ),
         may_gate=not labels,
+        batch=effects,
     )
     return attribute(comparison, baseline_run, candidate_run, background=background)
 
@@ -377,7 +392,10 @@ def compare_runs(
                 candidate.run,
                 fetch,
                 across=across,
-                background=Background(earlier=tuple(earlier(new)) if new is not None else ()),
+                background=Background(
+                    earlier=tuple(earlier(new)) if new is not None else (),
+                    serial=serial_of(new, candidate.results) if new is not None else None,
+                ),
             ),
             reference_run=baseline.run.id if old is not None else None,
             reference_kind="named" if old is not None else None,
@@ -416,7 +434,11 @@ def compare_references(
     comparisons = []
     for result in candidate.results:
         reference, run, kind = references.get(result.row, (None, None, None))
-        background = Background((sources or {}).get(result.row, ""), tuple(earlier(result)))
+        background = Background(
+            (sources or {}).get(result.row, ""),
+            tuple(earlier(result)),
+            serial_of(result, candidate.results),
+        )
         comparison = compare_results(
             reference, result, run, candidate.run, fetch, across=across, background=background
         )

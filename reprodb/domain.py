@@ -184,6 +184,16 @@ class Stage:
     shared: int = 0
     per_batch: tuple[bool, bool, bool] = later((False, False, False))
 
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The grid in words, without trailing ones: `16` and `BATCH`, `2*BATCH` where it is multiplied."""
+        used = max((i for i in range(3) if self.grid[i] != 1 or self.per_batch[i]), default=0)
+        told = (
+            f"{size}*BATCH" if scaled and size > 1 else "BATCH" if scaled else str(size)
+            for size, scaled in zip(self.grid, self.per_batch, strict=True)
+        )
+        return tuple(told)[: used + 1]
+
     def at(self, batch: int) -> Stage:
         """The launch of a batch of so many requests."""
         x, y, z = (

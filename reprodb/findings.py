@@ -164,6 +164,27 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchEffect:
+    """Bits of requests that follow their batch: what moved is the shape, by the launch parameter BATCH.
+
+    In `odd` of `compositions` the probes' rows of an output differ from `against`: the serial kernel, or the
+    first composition. The first of these has BATCH `batch`, and there `probes` of `of` probes differ.
+    """
+
+    output: str
+    against: str  # row_logits_serial, or BATCH 1
+    batch: int
+    probe: int  # the first that differs
+    probes: int
+    of: int
+    sizes: tuple[int, ...]  # the BATCH of all compositions that differ, each once
+    odd: int
+    compositions: int
+    promised: bool  # the kernel declares batch_invariant
+    moved: Moved = Moved.SHAPE
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """One row of a diff. Either side may be None (`new`, `missing`, `no_baseline`)."""
 
@@ -183,6 +204,7 @@ class Comparison:
     may_gate: bool = True  # False where an override or another architecture forbids gating
     gated: bool = False
     gate_reason: str = ""
+    batch: tuple[BatchEffect, ...] = ()  # of the candidate's compositions
 
     @property
     def either(self) -> Result:

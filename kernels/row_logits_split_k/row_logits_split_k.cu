@@ -6,7 +6,7 @@
 
 static __device__ __forceinline__ unsigned int splitsOf(unsigned long long batch)
 {
-    return batch < 8 ? SPLITS : batch < 64 ? SPLITS / 2 : 1;
+    return batch < 32 ? SPLITS : 1;
 }
 
 // Part z of a row, into parts[request][word][z]; blocks of parts that the batch does not ask for do nothing.
