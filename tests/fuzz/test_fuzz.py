@@ -72,6 +72,15 @@ FOUND = {
     "a policy nested 10,000 deep": ("policy", "[gate]\nprofiles = " + "[" * 10_000),
     "profiles with a number of 6,000 digits": ("profiles", "[profile.a]\nfmad = " + "9" * 6000),
     "profiles nested 10,000 deep": ("profiles", "[profile.a]\nextra = " + "[" * 10_000),
+    "a branch to nowhere": ("ptx lowered", f"{ENTRY}.visible .entry f() {{ bra; ret; }}"),
+    "a branch to a label that is not there": (
+        "ptx lowered",
+        f"{ENTRY}.visible .entry f() {{ bra $L; ret; }}",
+    ),
+    "a register that is not declared": (
+        "ptx lowered",
+        f"{ENTRY}.visible .entry f() {{ mov.u32 %r1, %r2; ret; }}",
+    ),
     "a source of a name that no file can have": (
         "manifest",
         (ROOT / "kernels/sum_squares_tree/kernel.toml").read_text().replace("sum_squares.cu", "x" * 300),

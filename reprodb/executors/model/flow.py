@@ -107,9 +107,9 @@ def _targets(flat: Flat, end: Instruction, starts: dict[str, int], following: in
     if end.base in ("ret", "exit"):
         yield EXIT
     elif end.base == "bra":
-        yield _start(starts, end, _symbol(end.operands[0]))
+        yield _start(starts, end, _symbol(end, 0))
     elif end.base == "brx":
-        for label in flat.tables.get(_symbol(end.operands[1]), ("",)):
+        for label in flat.tables.get(_symbol(end, 1), ("",)):
             yield _start(starts, end, label)
     if is_barrier(end) or end.guard is not None:
         yield following
@@ -124,9 +124,11 @@ def _start(starts: dict[str, int], end: Instruction, label: str) -> int:
     return starts[label]
 
 
-def _symbol(operand: Operand) -> str:
+def _symbol(end: Instruction, index: int) -> str:
+    operand = end.operands[index] if index < len(end.operands) else None
     if not isinstance(operand, Sym):
-        raise UnsupportedError(f"a branch to {operand}", remedy="execute this kernel on a GPU")
+        where = f"{end.opcode} at {end.where}"
+        raise UnsupportedError(f"{where} goes to {operand}", remedy="execute this kernel on a GPU")
     return operand.name
 
 
