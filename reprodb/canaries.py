@@ -1,4 +1,4 @@
-"""Canaries: three small kernels whose outcome is known, run first to show that a run can tell."""
+"""Canaries: four small kernels whose outcome is known, run first to show that a run can tell."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ ON, OFF = "contraction-on", "contraction-off"
 INTEGER_SUM = "0x7fff8000"
 # (1 + 2^-12)^2 - (1 + 2^-11): 2^-24 with one rounding, 0 with two.
 FUSED, SEPARATE = "0x33800000", "0x00000000"
+# 2^24 + 1 - 2^24 in float32, from the left and from the right.
+GROUPINGS = ("0x00000000", "0x3f800000")
 # FNV-1a 64 of the empty string, "a" and "foobar", from the test vectors of Fowler, Noll and Vo.
 FNV_VECTORS = {b"": 0xCBF29CE484222325, b"a": 0xAF63DC4C8601EC8C, b"foobar": 0x85944171F73967E8}
 
@@ -45,7 +47,7 @@ def plan_canaries(toolchain: Toolchain, arch: str) -> Plan:
 def outcomes(results: Sequence[Result]) -> tuple[CanaryOutcome, ...]:
     """What the canaries' results say. Pure; a failed outcome that is `fatal` invalidates the run."""
     found = {(r.kernel.name, r.profile): r for r in results}
-    return (_hashing(), _integers(found), _contraction(found), _churn(found))
+    return (_hashing(), _integers(found), _contraction(found), _grouping(found), _churn(found))
 
 
 def not_run(reason: str) -> tuple[CanaryOutcome, ...]:
@@ -83,6 +85,20 @@ def _contraction(found: Mapping[tuple[str, str], Result]) -> CanaryOutcome:
     return CanaryOutcome("contraction", right, sentence)
 
 
+def _grouping(found: Mapping[tuple[str, str], Result]) -> CanaryOutcome:
+    """Two orders of one sum, each repeatable: whoever finds them equal cannot tell orders apart."""
+    for profile in (ON, OFF):
+        result = found.get(("grouping", profile))
+        shown = tuple(_only_bits(result, place) for place in (0, 1))
+        if shown != GROUPINGS:
+            left, right = GROUPINGS
+            sentence = (
+                f"must be {left} from the left and {right} from the right, and is {' and '.join(shown)}"
+            )
+            return CanaryOutcome("grouping", False, f"{sentence} ({profile})")
+    return CanaryOutcome("grouping", True, f"{GROUPINGS[0]} from the left and {GROUPINGS[1]} from the right")
+
+
 def _churn(found: Mapping[tuple[str, str], Result]) -> CanaryOutcome:
     """Arrival order that does not show in 20 repetitions is luck or a machine that runs alone: a note."""
     result = found.get(("churn", ON))
@@ -95,14 +111,16 @@ def _churn(found: Mapping[tuple[str, str], Result]) -> CanaryOutcome:
     return CanaryOutcome("churn", output.distinct > 1, sentence, fatal=False)
 
 
-def _only_bits(result: Result | None) -> str:
-    """The one pattern of a result, or in words why there is none."""
+def _only_bits(result: Result | None, place: int = 0) -> str:
+    """The one pattern of a result's output, the first by default, or in words why there is none."""
     if result is None:
         return "missing"
     if result.status is not Status.OK:
         first = next((line for line in result.error.splitlines() if line.strip()), "no reason given")
         return f"{result.status.value} ({first})"
-    output = result.outputs[0]
+    if place >= len(result.outputs):
+        return "missing"
+    output = result.outputs[place]
     if output.distinct > 1:
         return f"{output.distinct} patterns"
     return output.first_bits or "no bits"
