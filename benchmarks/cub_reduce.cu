@@ -1,5 +1,5 @@
-// CUB's device-wide sum of floats in its three determinism modes. The caller lends the temporary storage, so that
-// no allocation is timed.
+// CUB's device-wide sum of floats in its three determinism modes: with temporary storage that the caller lends, so
+// that no allocation is timed, and as people call it.
 #include <cub/device/device_reduce.cuh>
 #include <cuda/execution>
 #include <cuda/std/execution>
@@ -25,6 +25,16 @@ struct Lent {
     friend void get_property(const Lent&, cuda::mr::device_accessible) noexcept {}
 };
 
+// As its callers write it: CUB allocates its own storage, stream-ordered, in every call.
+template <typename Mode>
+static int called(Mode mode, const float* x, unsigned long long n, float* total, cudaStream_t stream)
+{
+    auto environment = cuda::std::execution::env{
+        cuda::execution::require(mode),
+        cuda::std::execution::prop{cuda::get_stream, cuda::stream_ref{stream}}};
+    return cub::DeviceReduce::Sum(x, total, n, environment);
+}
+
 template <typename Mode>
 static int sum(Mode mode, const float* x, unsigned long long n, float* total, Lent lent, cudaStream_t stream)
 {
@@ -35,11 +45,17 @@ static int sum(Mode mode, const float* x, unsigned long long n, float* total, Le
     return cub::DeviceReduce::Sum(x, total, n, environment);
 }
 
-// mode: 0 not_guaranteed, 1 run_to_run, 2 gpu_to_gpu. Returns the CUDA error.
+// mode: 0 not_guaranteed, 1 run_to_run, 2 gpu_to_gpu. Without `memory` CUB allocates. Returns the CUDA error.
 extern "C" int cub_sum(int mode, const float* x, unsigned long long n, float* total, void* memory, std::size_t size,
                        std::size_t* wanted, cudaStream_t stream)
 {
     namespace determinism = cuda::execution::determinism;
+    if (memory == nullptr)
+        switch (mode) {
+        case 0: return called(determinism::not_guaranteed, x, n, total, stream);
+        case 1: return called(determinism::run_to_run, x, n, total, stream);
+        case 2: return called(determinism::gpu_to_gpu, x, n, total, stream);
+        }
     Lent lent{memory, size, wanted};
     switch (mode) {
     case 0: return sum(determinism::not_guaranteed, x, n, total, lent, stream);
