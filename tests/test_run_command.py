@@ -103,7 +103,8 @@ def test_a_run_is_recorded_whole(home: Path, tmp_path: Path) -> None:
     assert run.complete
     assert run.exit_code is None  # the caller's to set
     assert all(canary.ok for canary in run.canaries)
-    assert {canary.name for canary in run.canaries} == {"hashing", "integer sum", "contraction", "churn"}
+    names = {canary.name for canary in run.canaries}
+    assert names == {"hashing", "integer sum", "contraction", "grouping", "churn"}
     assert run.environment.device is None
     assert "llvmlite" in dict(run.environment.libraries)
     statuses = {r.kernel.name: (r.status, r.repetitions, r.outputs[0].distinct > 1) for r in made.results}

@@ -11,6 +11,7 @@ from reprodb.domain import CanaryOutcome, Environment, Fingerprint, Output, Resu
 from reprodb.dossier import Dossier
 from reprodb.findings import (
     Attribution,
+    BatchEffect,
     Churn,
     Comparison,
     Diff,
@@ -223,6 +224,7 @@ def result_record(result: Result) -> dict[str, Any]:
         "fingerprint": fingerprint_record(result.fingerprint) if result.fingerprint else None,
         "error": result.error,
         "notes": list(result.notes),
+        "batches": list(result.batches),
         "seconds": number(result.seconds),
     }
 
@@ -277,6 +279,7 @@ def _comparison(c: Comparison) -> dict[str, Any]:
         "attribution": _attribution(told) if told else None,
         "churn": _churn(c.churn) if c.churn else None,
         "loss": _loss(c.loss) if c.loss else None,
+        "batch": [_batch(effect) for effect in c.batch],
         "note": c.note,
     }
 
@@ -352,6 +355,22 @@ def _churn(c: Churn) -> dict[str, Any]:
         "spread_ulp": c.spread_ulp,
         "mode": c.mode,
         "note": c.note,
+    }
+
+
+def _batch(effect: BatchEffect) -> dict[str, Any]:
+    return {
+        "output": effect.output,
+        "moved": [effect.moved.value],
+        "against": effect.against,
+        "batch": effect.batch,
+        "probe": effect.probe,
+        "probes": effect.probes,
+        "of": effect.of,
+        "sizes": list(effect.sizes),
+        "odd": effect.odd,
+        "compositions": effect.compositions,
+        "promised": effect.promised,
     }
 
 
