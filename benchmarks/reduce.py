@@ -27,6 +27,14 @@ ROUNDS = 30
 MODES = ("not_guaranteed", "run_to_run", "gpu_to_gpu")
 SOURCE = Path(__file__).with_name("cub_reduce.cu")
 STORAGE = 64 << 20  # bytes lent to CUB
+RINSED = 1 << 26  # elements read between two measurements: five times an H200's cache
+RINSE = """{
+    float sum = 0.0f;
+    for (unsigned long long i = blockIdx.x * 256ull + threadIdx.x; i < n; i += 262144)
+        sum += x[i];
+    if (sum == 0.123f)
+        y[0] = sum;
+}"""
 
 Launch = Callable[[int], None]  # queues one sum of the first n elements
 
@@ -63,12 +71,14 @@ class Bench:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         generator = cupy.random.default_rng(68)
         self.x = generator.standard_normal(SIZES[-1], dtype=cupy.float32)
-        self.copied = cupy.empty_like(self.x)
+        self.copied = cupy.zeros_like(self.x)
         self.partials = cupy.empty(1 << 16, dtype=cupy.float32)
         self.totals = cupy.zeros(16, dtype=cupy.float32)
         self.storage = cupy.empty(STORAGE, dtype=cupy.uint8)
         self.cub = cub_library(self.arch, folder)
         self._folder = folder
+        rinse = 'extern "C" __global__ void rinse(const float* x, unsigned long long n, float* y)' + RINSE
+        self._rinsing = partial(cupy.RawKernel(rinse, "rinse"), (1024,), (256,))
         cupy.cuda.Device().synchronize()
 
     def tree(self, name: str, place: int, profile: str = "default") -> Launch:
@@ -134,13 +144,18 @@ class Bench:
         return self.stream.end_capture()
 
     def seconds(self, work: Callable[[], object]) -> float:
-        """Seconds between two events around what `work` queues."""
+        """Seconds between two events around what `work` queues, its input not in the GPU's cache."""
+        self._rinse()
         begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
         begin.record(self.stream)
         work()
         end.record(self.stream)
         end.synchronize()
         return float(self.cupy.cuda.get_elapsed_time(begin, end)) * 1e-3
+
+    def _rinse(self) -> None:
+        """Reads other memory, so that nobody finds what the one before has left in the cache, or has to write."""
+        self._rinsing((self.copied, self.cupy.uint64(RINSED), self.partials), stream=self.stream)
 
     def bits(self, place: int) -> int:
         return int(self.totals[place : place + 1].view("uint32").get()[0])
@@ -175,6 +190,7 @@ GOALS = {
     (FAST + CALLED, "CUB run_to_run" + CALLED): round(1 / 1.05, 4),
     (FAST, "CUB run_to_run"): round(1 / 1.05, 4),
     (PUBLISHED, "CUB run_to_run"): 1.0,
+    (PUBLISHED + CALLED, "CUB run_to_run" + CALLED): 1.0,
 }
 
 
@@ -190,6 +206,7 @@ def rows() -> list[Row]:
         }
         called = {
             FAST + CALLED: fast,
+            PUBLISHED + CALLED: published,
             **{f"CUB {mode}{CALLED}": bench.cub_sum(i, lent=False) for i, mode in enumerate(MODES)},
             "CuPy sum" + CALLED: bench.cupy_sum,
             COPY: bench.copy,
@@ -216,8 +233,10 @@ def _check_bits(bench: Bench, launch: Launch, n: int) -> None:
 def _rows(n: int, times: dict[str, list[float]]) -> list[Row]:
     # A copy moves every byte twice: half its time is what one pass over the input takes.
     times = {**times, COPY: [t / 2 for t in times[COPY]]}
-    peers = [name for name in times if name not in (FAST, PUBLISHED, FAST + CALLED)]
-    pairs = [(FAST + CALLED if peer.endswith(CALLED) else FAST, peer) for peer in peers]
+    own = (FAST, PUBLISHED)
+    peers = [name for name in times if not name.startswith(own)]
+    published = [pair for pair in GOALS if pair[0].startswith(PUBLISHED)]
+    pairs = [(FAST + CALLED if peer.endswith(CALLED) else FAST, peer) for peer in peers] + published
     return [
         Row(
             f"{ours}, n = 2^{n.bit_length() - 1}: {4 * n / statistics.median(times[ours]) / 1e9:.0f} GB/s",
@@ -228,5 +247,5 @@ def _rows(n: int, times: dict[str, list[float]]) -> list[Row]:
             Spread.of([a / b for a, b in zip(times[ours], times[peer], strict=True)]),
             goal_ratio=GOALS.get((ours, peer)) if n >= GOALS_FROM else None,
         )
-        for ours, peer in [*pairs, (PUBLISHED, "CUB run_to_run")]
+        for ours, peer in pairs
     ]
