@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reprodb.claims import Claim
-    from reprodb.domain import Result, Run
+    from reprodb.domain import Result, Run, Scope
     from reprodb.render.sources import Sources
     from reprodb.render.timeline import Moment
     from reprodb.store.store import Store
@@ -18,6 +18,7 @@ class Archive:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._histories: dict[tuple[str, str, str], tuple[tuple[Run, Result], ...]] = {}
+        self._pasts: dict[tuple[str, str, str], dict[Scope, tuple[Moment, ...]]] = {}
         self._runs: tuple[Run, ...] | None = None
 
     def sources(self, run: Run) -> Sources:
@@ -25,11 +26,10 @@ class Archive:
         from reprodb.claims import claim
         from reprodb.domain import scope_of
         from reprodb.render.sources import Sources
-        from reprodb.render.timeline import moments
 
         def past(result: Result) -> tuple[Moment, ...]:
-            scope = scope_of(run, result)
-            return moments(pair for pair in self._until(run, result) if scope_of(*pair) == scope)
+            found = self._moments(run, result).get(scope_of(run, result), ())
+            return tuple(moment for moment in found if moment.run.started_at <= run.started_at)
 
         def card(result: Result) -> Claim:
             key = result.build.key if result.build else ""
@@ -43,12 +43,28 @@ class Archive:
             nights=self._nights(run),
         )
 
-    def _until(self, run: Run, result: Result) -> tuple[tuple[Run, Result], ...]:
-        """The results of its kernel and case up to that run, newest first."""
-        key = (run.suite, result.kernel.name, result.case.name)
+    def _history(self, run: Run, result: Result) -> tuple[tuple[Run, Result], ...]:
+        key = _key(run, result)
         if key not in self._histories:
             self._histories[key] = self._store.history(key[1], case=key[2], suite=key[0])
-        return tuple(pair for pair in self._histories[key] if pair[0].started_at <= run.started_at)
+        return self._histories[key]
+
+    def _until(self, run: Run, result: Result) -> tuple[tuple[Run, Result], ...]:
+        """The results of its kernel and case up to that run, newest first."""
+        return tuple(pair for pair in self._history(run, result) if pair[0].started_at <= run.started_at)
+
+    def _moments(self, run: Run, result: Result) -> dict[Scope, tuple[Moment, ...]]:
+        """The moments of its kernel and case by scope, newest first: each knows only what was before it."""
+        from reprodb.domain import scope_of
+        from reprodb.render.timeline import moments
+
+        key = _key(run, result)
+        if key not in self._pasts:
+            scopes: dict[Scope, list[Moment]] = {}
+            for moment in moments(self._history(run, result)):
+                scopes.setdefault(scope_of(moment.run, moment.result), []).append(moment)
+            self._pasts[key] = {scope: tuple(found) for scope, found in scopes.items()}
+        return self._pasts[key]
 
     def _nights(self, run: Run) -> tuple[Run, ...]:
         from reprodb.render.strip import place_of
@@ -62,6 +78,10 @@ class Archive:
             and place_of(night) == place_of(run)
             and night.started_at <= run.started_at
         )
+
+
+def _key(run: Run, result: Result) -> tuple[str, str, str]:
+    return (run.suite, result.kernel.name, result.case.name)
 
 
 def single(store: Store, run: Run) -> Sources:

@@ -11,6 +11,8 @@ MAP_CELLS = 2048
 BINS = 61
 # A histogram's axis in drawing units: every chart of a page has this scale, so that its labels can be read.
 AXIS = 360
+# A character of a label, in drawing units.
+CHARACTER = 6
 # The widest that a bar and its gap may be, in drawing units.
 PITCH = 22
 
@@ -68,7 +70,8 @@ class Histogram:
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
         """A few axis labels: place in bins (at the middle of a bin) and ULP from the lowest pattern."""
-        wanted = min(self.bins, 5 if self.bins * self.pitch > AXIS / 2 else 3)
+        room = self.bins * self.pitch / (len(f"{self.bins * self.width:,}") + 2)
+        wanted = min(self.bins, 5 if room > 5 * CHARACTER else 3 if room > 3 * CHARACTER else 2)
         places = sorted({round(i * (self.bins - 1) / max(1, wanted - 1)) for i in range(wanted)})
         return tuple((p + 0.5, f"+{p * self.width:,}" if p else "0") for p in places)
 

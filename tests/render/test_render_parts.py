@@ -1,6 +1,7 @@
 """The parts of pages: bit cells, maps, histograms, side-by-side code, the matrix, histories."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,19 @@ def test_no_pattern_is_lost_in_a_histogram(pairs: list[tuple[int, int]]) -> None
     assert found.bins <= charts.BINS
     assert all(0 <= bar.place < found.bins and 0 < bar.height <= 1 for bar in found.sides[0])
     assert found.unplaced == (0, 1)
+
+
+@given(st.sets(st.integers(0, 10**12), min_size=1, max_size=12))
+def test_labels_of_an_axis_do_not_run_into_each_other(places: set[int]) -> None:
+    found = charts.histogram(Support(9, 9, tuple((f"0x{u:08x}", 1, u) for u in sorted(places))))
+    assert found is not None
+    assert found.bins * found.pitch <= charts.AXIS
+    axis = found.bins * found.pitch
+    # In drawing units: a label around its place, the last one before the end of the axis.
+    spans = [(x * found.pitch, len(label) * charts.CHARACTER) for x, label in found.ticks]
+    spans = [(min(middle, axis - wide / 2) if n else middle, wide) for n, (middle, wide) in enumerate(spans)]
+    for (left, before), (right, after) in pairwise(spans):
+        assert left + before / 2 <= right - after / 2
 
 
 def test_patterns_without_a_place_have_no_histogram() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from reprodb.cli import main
-from reprodb.domain import Artifact, Result, Run
+from reprodb.cli.pages import Archive
+from reprodb.domain import Artifact, Result, Run, scope_of
+from reprodb.render.timeline import moments
 from reprodb.site import STATE, code_path, slug
 from reprodb.store import open_store
 from tests.render import samples
@@ -185,6 +187,27 @@ def test_names_that_are_no_file_names_get_one() -> None:
     assert slug("sum_squares_tree") == "sum_squares_tree"
     for name in ("../../etc/passwd", ".hidden", "a/b", "x" * 200, samples.HOSTILE, ""):
         assert re.fullmatch(r"[A-Za-z0-9-]{1,60}-[0-9a-f]{12}", slug(name))
+
+
+def test_a_page_shows_the_past_as_it_stood_on_its_night(database: Path) -> None:
+    """Read once for all pages of a site, cut off at each page's night: as if each were read by itself."""
+    moved = (samples.tree("default", bits=0x4B25426F), samples.atomic("default"))
+    record(database, 3, moved, accept=False)
+    record(database, 4, samples.night())
+    with open_store(str(database)) as store:
+        archive = Archive(store)
+        for run in reversed(store.runs()):
+            for result in store.results(run.id or 0):
+                pairs = store.history(result.kernel.name, case=result.case.name, suite=run.suite)
+                mine = [
+                    (then, old)
+                    for then, old in pairs
+                    if then.started_at <= run.started_at and scope_of(then, old) == scope_of(run, result)
+                ]
+                past = archive.sources(run).past
+                assert past is not None
+                assert past(result) == moments(mine)
+                assert past(result)[0].run == run
 
 
 def test_a_site_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
