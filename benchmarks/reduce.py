@@ -154,7 +154,7 @@ class Bench:
         return float(self.cupy.cuda.get_elapsed_time(begin, end)) * 1e-3
 
     def _rinse(self) -> None:
-        """Reads other memory, so that nobody finds what the one before has left in the cache, or has to write."""
+        """Reads other memory: nobody finds, or has to write, what the one before left in the cache."""
         self._rinsing((self.copied, self.cupy.uint64(RINSED), self.partials), stream=self.stream)
 
     def bits(self, place: int) -> int:
