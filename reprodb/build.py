@@ -224,7 +224,7 @@ def _with_text(artifact: Artifact, store: ArtifactStore, tool: sass.Disassembler
     """A stored artifact completed where it was built without a disassembler and one is here now."""
     if artifact.sass is not None or artifact.cubin is None or tool is None:
         return artifact
-    text = sass.disassemble(artifact.cubin, tool)
+    text = sass.disassemble(artifact.cubin, tool, memory=sass.memory())
     if text is None:
         return artifact
     from reprodb.codegen import code_of

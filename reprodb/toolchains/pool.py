@@ -17,6 +17,7 @@ from typing import IO
 
 from reprodb.domain import BuildRequest
 from reprodb.errors import ToolchainError
+from reprodb.toolchains import sass
 from reprodb.toolchains.process import clean_environment, end_group, python_child, read_log, signal_name
 from reprodb.toolchains.protocol import CompileOutput
 from reprodb.toolchains.sass import Disassembler
@@ -57,10 +58,11 @@ def compile_all(
             f"no temporary folder to compile in: {error.strerror}: {error.filename}",
             remedy="name a writable folder with free space in TMPDIR",
         ) from error
+    remembered = sass.memory(environ)
     with folder as scratch:
         pool = _Pool(limit, seconds, clean_environment(environ))
         for number, request in enumerate(requests):
-            pool.add(Job(number, request, Path(scratch, str(number)), disassembler))
+            pool.add(Job(number, request, Path(scratch, str(number)), disassembler, remembered))
         try:
             yield from pool.answers()
         finally:

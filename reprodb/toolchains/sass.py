@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from reprodb.toolchains.nvrtc import EXACT_VERSION
-from reprodb.toolchains.places import toolchains_folder
+from reprodb.toolchains.places import cache_folder, toolchains_folder
 from reprodb.toolchains.process import Runner, clean_environment, run
+from reprodb.toolchains.sass_memory import SassMemory
 
 _SECONDS = 120.0
 
@@ -52,6 +53,11 @@ def find() -> Disassembler | None:
     return first_working(candidates())
 
 
+def memory(environ: Mapping[str, str] = os.environ) -> SassMemory:
+    """The user's memory of disassembled cubins."""
+    return SassMemory(cache_folder(environ) / "sass")
+
+
 def first_working(places: Iterator[tuple[Path, str]], runner: Runner = run) -> Disassembler | None:
     for path, origin in places:
         if not path.is_file():
@@ -63,15 +69,32 @@ def first_working(places: Iterator[tuple[Path, str]], runner: Runner = run) -> D
     return None
 
 
-def disassemble(cubin: bytes, tool: Disassembler | None = None, runner: Runner = run) -> str | None:
+def disassemble(
+    cubin: bytes,
+    tool: Disassembler | None = None,
+    runner: Runner = run,
+    *,
+    scratch: Path | None = None,
+    memory: SassMemory | None = None,
+) -> str | None:
     """The cubin's text with instructions and data sections, headed by the tool's version in a comment.
 
-    None where no nvdisasm is found or it refuses the file.
+    None where no nvdisasm is found or it refuses the file. `scratch` is where a temporary folder is made;
+    `memory` knows the texts of earlier times.
     """
     tool = tool or find()
     if tool is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="reprodb-sass-") as folder:
+    text = memory.get(cubin, tool.version) if memory else None
+    if text is None:
+        text = _disassembled(cubin, tool, runner, scratch)
+        if memory and text is not None:
+            memory.put(cubin, tool.version, text)
+    return text
+
+
+def _disassembled(cubin: bytes, tool: Disassembler, runner: Runner, scratch: Path | None) -> str | None:
+    with tempfile.TemporaryDirectory(prefix="reprodb-sass-", dir=scratch) as folder:
         place = Path(folder)
         (place / "kernel.cubin").write_bytes(cubin)
         # Its warnings go elsewhere than its text.

@@ -14,6 +14,7 @@ from reprodb.domain import BuildRequest, Code
 from reprodb.errors import ReprodbError
 from reprodb.toolchains.protocol import CompileOutput
 from reprodb.toolchains.sass import Disassembler
+from reprodb.toolchains.sass_memory import SassMemory
 
 _FRAME = 8  # bytes of a length, little endian
 
@@ -30,6 +31,7 @@ class Job:
     request: BuildRequest
     folder: Path
     disassembler: Disassembler | None
+    memory: SassMemory | None = None  # of what was disassembled before
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,12 @@ def carry_out(job: Job) -> Done:
         return Done(job.number, CompileOutput(False, None, None, str(error)))
     if not output.ok or output.cubin is None:
         return Done(job.number, output)
-    sass = disassemble(output.cubin, job.disassembler, run_in_group) if job.disassembler else None
+    sass = None
+    if job.disassembler:
+        # Inside the job's folder, so that nothing stays behind if this process is ended.
+        sass = disassemble(
+            output.cubin, job.disassembler, run_in_group, scratch=job.folder, memory=job.memory
+        )
     return Done(job.number, output, sass, code_of(output.ptx, sass))
 
 
