@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -131,6 +131,28 @@ def select(profiles: Mapping[str, Profile], globs: Iterable[str] | None) -> tupl
                 remedy=f"did you mean {' or '.join(near)}?" if near else "",
             )
     return tuple(p for p in profiles.values() if any(fnmatchcase(p.name, glob) for glob in wanted))
+
+
+def check_required(
+    profiles: Mapping[str, Profile], selected: Sequence[Profile], globs: Iterable[str]
+) -> None:
+    """Raises UsageError for required profiles that do not exist, or that the selection leaves out."""
+    chosen = [profile.name for profile in selected]
+    for glob in globs:
+        known = [name for name in profiles if fnmatchcase(name, glob)]
+        if not known:
+            near = get_close_matches(glob, profiles, n=3, cutoff=0.5)
+            raise UsageError(
+                f"no required profile matches {glob!r}",
+                allowed=", ".join(profiles),
+                remedy=f"did you mean {' or '.join(near)}?" if near else "",
+            )
+        if not any(name in chosen for name in known):
+            raise UsageError(
+                f"the required profile {known[0]} is not selected",
+                allowed=", ".join(chosen),
+                remedy=f"add --profile {known[0]}, or leave --profile out",
+            )
 
 
 def _problem(place: str, key: str, value: object, allowed: str, why: str = "") -> UsageError:

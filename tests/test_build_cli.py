@@ -62,9 +62,27 @@ def test_a_kernel_that_does_not_compile_is_exit_4_and_stops_only_itself(tmp_path
     assert done.returncode == 4
     assert "failed  sum_tree_atomic  cuda12  sm_90  nvrtc 12.6.85" in done.stderr
     assert "_lib/sum.cu(" in done.stderr
-    assert "3 built, 0 from the store, 3 failed" in done.stdout
+    # The kernels of one source and equal defines share an artifact.
+    assert "1 built and shared 2 times, 0 from the store, 3 failed" in done.stdout
+    assert [line.split()[0] for line in done.stdout.splitlines()[:3]] == ["built", "shared", "shared"]
     taken = reprodb(tmp_path, "build", "--unpack", "p", "--store", "other")
     assert taken.stdout.endswith("artifacts from p are in other\n")
+
+
+def test_a_pack_has_what_serves_one_kernel_and_lacks_an_entry_of_another(tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    for name in ("_lib", "sum_squares_tree", "sum_squares_atomic"):
+        shutil.copytree(bundled_suite() / name, suite / name)
+    manifest = suite / "sum_squares_atomic/kernel.toml"
+    manifest.write_text(manifest.read_text().replace('entry = "sumSquaresAtomic"', 'entry = "gone"'))
+    assert 'entry = "gone"' in manifest.read_text()
+    done = reprodb(tmp_path, "build", "--suite", "suite", "--profile", "cuda12", "--pack", "p")
+    assert done.returncode == 4
+    assert "1 built, 0 from the store, 1 failed" in done.stdout
+    assert reprodb(tmp_path, "build", "--unpack", "p", "--store", "other").returncode == 0
+    asked = ("run", "--suite", "suite", *TREE, "--profile", "cuda12", "--no-compile", "--store", "other")
+    run = reprodb(tmp_path, *asked, "--device", "model", "-n", "1")
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,7 +131,9 @@ def test_profiles_show_their_full_option_lists(tmp_path: Path) -> None:
     details = reprodb(tmp_path, "profiles", "fast-math", "--arch", "sm_80").stdout
     assert "options    -arch=sm_80 -std=c++17 -use_fast_math -fmad=true\n" in details
     assert "ftz        the compiler's default\n" in details
-    document = json.loads(reprodb(tmp_path, "profiles", "--json").stdout)
+    # Without what this user has installed beside the wheels.
+    bare = {"REPRODB_CACHE": str(tmp_path / "cache")}
+    document = json.loads(reprodb(tmp_path, "profiles", "--json", environ=bare).stdout)
     assert document["schema"] == "reprodb.profiles/1"
     by_name = {p["profile"]: p for p in document["profiles"]}
     assert by_name["cuda12-no-fmad"]["options"][-1] == "-fmad=false"

@@ -65,7 +65,7 @@ def build(
     from reprodb.cli.tables import emit
     from reprodb.environment import find_gpus
     from reprodb.errors import Exit, UsageError
-    from reprodb.profiles import bundled_profiles, load_profiles, select
+    from reprodb.profiles import bundled_profiles, check_required, load_profiles, select
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
@@ -82,11 +82,13 @@ def build(
 
     loaded = load_suite(suite or bundled_suite())
     known = load_profiles(profiles_file or bundled_profiles())
+    selected = select(known, profile)
+    check_required(known, selected, require or ())
     devices = find_gpus().devices
     work = plan(
         loaded,
         select_kernels(loaded, kernel or (), tag or ()),
-        select(known, profile),
+        selected,
         catalog.find(),
         arch=arch,
         native=devices[0].arch if devices else None,
@@ -96,15 +98,18 @@ def build(
     beside: list[tuple[BuildRequest, Artifact]] = []
     probes = probing_requests(work)
     others = {id(request) for request in probes}
+    told: set[str] = set()
     for request, artifact in build_each([*requests_of(work), *probes, *canary_requests(work)], place, jobs):
         helper = is_canary(request) or id(request) in others
         (beside if helper else done).append((request, artifact))
         if not as_json and not (helper and artifact.build.status == "ok"):
-            _tell(request, artifact, quiet)
+            _tell(request, artifact, quiet, shared=artifact.build.key in told)
+            told.add(artifact.build.key)
     every = [artifact for _, artifact in (*done, *beside)]
     failed = [artifact for artifact in every if artifact.build.status != "ok"]
     if pack:
-        place.pack(pack, {a.build.key for a in every} - {a.build.key for a in failed})
+        # An artifact may lack what one kernel needs of it and serve another.
+        place.pack(pack, {artifact.build.key for artifact in every if artifact.build.status == "ok"})
     canaries = sum(is_canary(request) for request, _ in beside)
     if as_json:
         emit(_document(place.root, work, done, pack, canaries))
@@ -142,7 +147,7 @@ def is_canary(request: BuildRequest) -> bool:
     return request.profile.name in (ON, OFF)
 
 
-def _tell(request: BuildRequest, artifact: Artifact, quiet: bool) -> None:
+def _tell(request: BuildRequest, artifact: Artifact, quiet: bool, *, shared: bool) -> None:
     build = artifact.build
     name = f"{request.kernel}  {request.profile.name}  {build.arch}  {build.toolchain.label}"
     if build.status != "ok":
@@ -150,7 +155,8 @@ def _tell(request: BuildRequest, artifact: Artifact, quiet: bool) -> None:
 
         typer.echo(f"failed  {name}\n{shown_lines(build.log.rstrip())}", err=True, nl=False)
     elif not quiet:
-        typer.echo(f"{'stored' if artifact.cached else 'built '}  {name}  {build.key[:12]}")
+        how = "stored" if artifact.cached else "shared" if shared else "built "
+        typer.echo(f"{how}  {name}  {build.key[:12]}")
 
 
 def _summary(
@@ -170,8 +176,11 @@ def _summary(
     helpers = f"{canaries} canaries" + (f" and {probes} builds that probe an order" if probes else "")
     failed = sum(artifact.build.status != "ok" for artifact in kernels)
     cached = sum(artifact.cached for artifact in kernels)
+    fresh = [a.build.key for a in kernels if not a.cached and a.build.status == "ok"]
+    built, shared = len(set(fresh)), len(fresh) - len(set(fresh))
     typer.echo(
-        f"{len(kernels) - cached - failed} built, {cached} from the store, {failed} failed, "
+        f"{built} built{f' and shared {shared} times' if shared else ''}, "
+        f"{cached} from the store, {failed} failed, "
         f"{len(work.skipped)} profiles skipped, {helpers} beside them"
     )
     if pack:
