@@ -451,9 +451,10 @@ def test_ctrl_c_leaves_nothing_behind(history: Path, tmp_path: Path) -> None:
                 break
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        process.stderr.read()
+        rest = process.stderr.read()
         code = process.wait(60)
     assert code == 130
+    assert "reprodb: interrupted: what was built and executed is kept" in rest
     assert state(history) == before
     assert not list(scratch.glob("reprodb-worktree-*"))
 

@@ -53,7 +53,7 @@ def test_a_gpu_with_and_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     lane = by_name(doctor.lanes(Gpus()))["lane modelled"]
-    assert (lane.ok, lane.remedy) == (False, "pip install 'reprodb[model]'")
+    assert (lane.ok, lane.remedy) == (False, "pip install 'reprodb[cpu]'")
 
 
 def test_each_absent_toolchain_has_its_command() -> None:

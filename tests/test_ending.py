@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
 from reprodb.cli import ending
 from reprodb.errors import Exit, StoreError, UsageError
@@ -39,7 +40,8 @@ def _raising(error: BaseException) -> Callable[[], object]:
             "reprodb: no 'x'\nallowed: y\nremedy: write y\n",
         ),
         (StoreError("full"), 4, "reprodb: full\n"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "reprodb: interrupted\n"),
+        (KeyboardInterrupt("run 1 keeps 2"), 130, "reprodb: interrupted: run 1 keeps 2\n"),
         (MemoryError(), 4, "out of memory"),
         (PermissionError(13, "Permission denied", "there"), 4, "reprodb: there: Permission denied\n"),
         (
@@ -54,6 +56,23 @@ def test_what_goes_wrong_has_its_code(
 ) -> None:
     assert ending.code_of(_raising(error)) == code
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stop", "words"),
+    [
+        (KeyboardInterrupt(), "interrupted\n"),
+        (KeyboardInterrupt("run 1 keeps 2"), "interrupted: run 1 keeps 2\n"),
+    ],
+)
+def test_an_interrupted_command_says_so_and_what_it_kept(
+    stop: KeyboardInterrupt, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through Typer, which makes an exit of it."""
+    app = typer.Typer()
+    app.command()(_raising(stop))
+    assert ending.code_of(lambda: app(args=[], prog_name="reprodb")) == 130
+    assert capsys.readouterr().err == f"reprodb: {words}"
 
 
 def test_a_fault_of_its_own_shows_where(capsys: pytest.CaptureFixture[str]) -> None:

@@ -205,7 +205,7 @@ def test_an_index_or_a_word_that_does_not_exist_is_a_usage_error() -> None:
 def test_no_model_says_what_installs_it_and_why_no_gpu_is_used() -> None:
     with pytest.raises(ReprodbError, match="llvmlite is not installed") as caught:
         resolve_device("model", Machine(TWO, llvmlite=False))
-    assert caught.value.remedy == "pip install 'reprodb[model]'"
+    assert caught.value.remedy == "pip install 'reprodb[cpu]'"
     with pytest.raises(ReprodbError, match=r"no GPU can be used \(no NVIDIA driver"):
         resolve_device("auto", Machine(NONE, llvmlite=False))
 

@@ -155,6 +155,7 @@ def test_an_interrupted_run_keeps_what_is_complete_and_is_resumed(home: Path, tm
         seen.append(process.stderr.read())
         assert process.wait(20) == 130, seen
     assert "interrupted: run 2 keeps 2 of 3 results and is incomplete; go on with --resume 2" in seen[-1]
+    assert seen[-1].count("interrupted") == 1
     with open_store(str(database)) as store:
         run = store.run(2)
         assert not run.complete

@@ -133,8 +133,8 @@ def bisect(
         try:
             found = hunt(series.places, tools.lens, whole=whole, say=said.said)
         except KeyboardInterrupt:
-            said.said("interrupted: what was built and executed is kept; the same command goes on from there")
-            raise
+            kept = "what was built and executed is kept; the same command goes on from there"
+            raise KeyboardInterrupt(kept) from None
         executed = tools.laboratory.executed if tools.laboratory else 0
         spent = render.Spent(len(found.looks), tools.workshop.compiled, executed, len(compilers.installed))
         said.said(f"{spent.words()} in {monotonic() - started:.1f} s")

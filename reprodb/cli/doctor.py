@@ -118,7 +118,7 @@ def lanes(gpus: Gpus) -> Iterator[Check]:
     if find_spec("llvmlite"):
         yield Check("lane", "modelled", True, "llvmlite executes PTX on this CPU")
     else:
-        yield Check("lane", "modelled", False, "llvmlite is not installed", "pip install 'reprodb[model]'")
+        yield Check("lane", "modelled", False, "llvmlite is not installed", "pip install 'reprodb[cpu]'")
 
 
 def toolchains(survey: Survey) -> Iterator[Check]:

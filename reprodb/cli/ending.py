@@ -37,12 +37,14 @@ def code_of(command: Callable[[], object]) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except SystemExit as end:
+        if end.code == INTERRUPTED and (stop := _interrupt_behind(end)) is not None:
+            return _interrupted(stop)
         return end.code if isinstance(end.code, int) else int(Exit.CLEAN)
     except ReprodbError as error:
         _say(str(error))
         return int(error.code)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as stop:
+        return _interrupted(stop)
     except MemoryError:
         _say("out of memory\nremedy: fewer --jobs, or a smaller case")
         return int(Exit.NO_ANSWER)
@@ -64,6 +66,20 @@ def code_of(command: Callable[[], object]) -> int:
         )
         return int(Exit.NO_ANSWER)
     return int(Exit.CLEAN)
+
+
+def _interrupt_behind(end: BaseException) -> KeyboardInterrupt | None:
+    """The interrupt that Typer made an exit of."""
+    error: BaseException | None = end
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _interrupted(stop: KeyboardInterrupt) -> int:
+    """Say that it was, with what the interrupted command knows of what is kept."""
+    _say(f"interrupted: {stop}" if stop.args else "interrupted")
+    return INTERRUPTED
 
 
 def _say(message: str) -> None:

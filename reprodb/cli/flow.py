@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from reprodb.cli.progress import Listener
-from reprodb.domain import CanaryOutcome, Result, Run, Suite
+from reprodb.domain import CanaryOutcome, Device, Result, Run, Suite
 from reprodb.errors import ExecutionError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def record_run(
 ) -> RecordedRun:
     """Carry out a run and record it; finished but for its exit code, which the caller sets with `finish`.
 
-    A run that is interrupted keeps its recorded results and stays incomplete. Raises ReprodbError where
-    nothing can be planned or executed.
+    A run that is interrupted keeps its recorded results and stays incomplete; the KeyboardInterrupt says so.
+    Raises ReprodbError where nothing can be planned or executed.
     """
     listener.stage("device")
     with terminated_as_interrupt(), opened_bench(options, listener) as bench:
@@ -124,31 +124,53 @@ class Bench:
 
 def make_plan(options: RunOptions, bench: Bench) -> Plan:
     """The plan for these options on that bench. With `no_compile` the store's toolchains count as found."""
+    return _plan(options, bench.store, bench.where.device)
+
+
+def open_database(options: RunOptions, url: str | None) -> Store:
+    """The database to record in, made where it is missing and no run of it is to be resumed.
+
+    What planning would refuse is refused first. Planning comes again on the opened device, which may be
+    another one than it looked like.
+    """
+    from reprodb.artifacts import DEFAULT_ROOT, ArtifactStore
+    from reprodb.executors.choice import resolve_device
+    from reprodb.store import check_label, open_store
+
+    if options.label is not None:
+        check_label(options.label)
+    where = resolve_device(options.device)
+    _plan(options, ArtifactStore(options.store or DEFAULT_ROOT), where.device)
+    return open_store(url, write=True, create=options.resume is None)
+
+
+def _plan(options: RunOptions, store: ArtifactStore, device: Device | None) -> Plan:
     from reprodb.campaign import plan
-    from reprodb.profiles import bundled_profiles, load_profiles, select
+    from reprodb.profiles import bundled_profiles, check_required, load_profiles, select
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
-    device = bench.where.device
     suite = load_suite(options.suite or bundled_suite(), device.sm_count if device else None)
     profiles = load_profiles(options.profiles_file or bundled_profiles())
-    found = bench.store.toolchains() if options.no_compile else catalog.find()
+    selected = select(profiles, options.profiles)
+    check_required(profiles, selected, options.require)
+    found = store.toolchains() if options.no_compile else catalog.find()
     if options.no_compile and not found:
         raise ToolchainError(
-            f"nothing is in the artifact store {bench.store.root}",
+            f"nothing is in the artifact store {store.root}",
             remedy="reprodb build, or name another folder with --store",
         )
     return plan(
         suite,
         select_kernels(suite, options.kernels, options.tags),
-        select(profiles, options.profiles),
+        selected,
         found,
         arch=options.arch,
         native=device.arch if device else None,
         repetitions=options.repetitions,
         require=options.require,
         cases=options.cases,
-        store=bench.store.root if options.no_compile else None,
+        store=store.root if options.no_compile else None,
     )
 
 
@@ -262,9 +284,10 @@ def _record(plan: Plan, run: Run, bench: Bench, database: Store, listener: Liste
                 done += 1
                 listener.finished(result)
         except KeyboardInterrupt:
+            if run_id is None:
+                raise KeyboardInterrupt("no result was recorded") from None
             kept = f"run {run_id} keeps {done} of {len(left.rows)} results and is incomplete"
-            listener.said(f"interrupted: {kept}; go on with --resume {run_id}" if done else "interrupted")
-            raise
+            raise KeyboardInterrupt(f"{kept}; go on with --resume {run_id}") from None
     if run_id is None:
         raise UsageError("nothing to run: no kernel and case is selected")
     return run_id

@@ -95,9 +95,8 @@ def nightly(
     4 no answer.
     """
     from reprodb.cli import judging
-    from reprodb.cli.flow import RunOptions, record_run, utc_now
+    from reprodb.cli.flow import RunOptions, open_database, record_run, utc_now
     from reprodb.cli.timings import Timed
-    from reprodb.store import open_store
 
     rules, blessings = judging.policy_at(policy), judging.ledger_at(ledger)
     options = RunOptions(
@@ -123,7 +122,7 @@ def nightly(
         policy=rules.text(),
     )
     log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet or as_json)
-    with log as book, open_store(db, write=True) as database:
+    with log as book, open_database(options, db) as database:
         watch = Timed(book.listener)
         with watch as said:
             for note in database.notes:

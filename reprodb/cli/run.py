@@ -93,8 +93,7 @@ def run(
     Exit 3 where a guaranteed kernel shows more than one pattern or a result is inaccurate, 4 where a result
     is missing or a canary failed.
     """
-    from reprodb.cli.flow import RunOptions, record_run, utc_now
-    from reprodb.store import open_store
+    from reprodb.cli.flow import RunOptions, open_database, record_run, utc_now
 
     options = RunOptions(
         suite=suite,
@@ -117,7 +116,7 @@ def run(
         keep=keep,
     )
     log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet)
-    with log as book, open_store(db, write=True) as database:
+    with log as book, open_database(options, db) as database:
         with book.listener as said:
             for note in database.notes:
                 said.said(note)

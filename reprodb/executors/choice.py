@@ -77,7 +77,7 @@ def _model(machine: Machine, reason: str) -> Where:
     if not machine.llvmlite:
         why = "" if reason == "asked for" else f" and no GPU can be used ({reason})"
         raise ReprodbError(
-            f"the model cannot run: llvmlite is not installed{why}", remedy="pip install 'reprodb[model]'"
+            f"the model cannot run: llvmlite is not installed{why}", remedy="pip install 'reprodb[cpu]'"
         )
     return Where("model", None, f"modelled on the CPU: {reason}")
 

@@ -12,12 +12,14 @@ from reprodb.store.migrate import SCHEMA, Schema
 from reprodb.store.store import Store
 
 
-def open_store(url: str | None, *, write: bool = False, schema: Schema = SCHEMA) -> Store:
+def open_store(
+    url: str | None, *, write: bool = False, create: bool = True, schema: Schema = SCHEMA
+) -> Store:
     """See reprodb.store.open_store."""
     location = locate(url)
     notes: list[str] = []
     if location.path is not None:
-        if write and not location.path.exists() and not location.path.is_symlink():
+        if write and create and not location.path.exists() and not location.path.is_symlink():
             with translated(location):
                 sqlite.create(location.path, schema)
         kind = sqlite.network_file_system(location.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -148,9 +149,15 @@ def _suite_file(root: Path) -> tuple[str, tuple[str, ...]]:
             str(root),
             f"the folder's name {name!r} is no suite name",
             NAME_FORM,
-            f"put name = '…' into {SUITE_FILE}",
+            f"put a name into {SUITE_FILE} there: name = {_name_like(name)!r}",
         )
     return name, ()
+
+
+def _name_like(text: str) -> str:
+    """A suite name made of what a folder is called."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip("._-")[:100]
+    return plain or "kernels"
 
 
 def _parse(root: Path, path: Path, place: str) -> dict[str, Any]:
