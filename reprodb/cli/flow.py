@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from reprodb.cli.progress import Listener
-from reprodb.domain import CanaryOutcome, Device, Result, Run, Suite
+from reprodb.domain import CanaryOutcome, Result, Run, Suite
 from reprodb.errors import ExecutionError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Bench:
 
 def make_plan(options: RunOptions, bench: Bench) -> Plan:
     """The plan for these options on that bench. With `no_compile` the store's toolchains count as found."""
-    return _plan(options, bench.store, bench.where.device)
+    return _plan(options, bench.store, bench.where)
 
 
 def open_database(options: RunOptions, url: str | None) -> Store:
@@ -139,17 +139,17 @@ def open_database(options: RunOptions, url: str | None) -> Store:
 
     if options.label is not None:
         check_label(options.label)
-    where = resolve_device(options.device)
-    _plan(options, ArtifactStore(options.store or DEFAULT_ROOT), where.device)
+    _plan(options, ArtifactStore(options.store or DEFAULT_ROOT), resolve_device(options.device))
     return open_store(url, write=True, create=options.resume is None)
 
 
-def _plan(options: RunOptions, store: ArtifactStore, device: Device | None) -> Plan:
+def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
     from reprodb.campaign import plan
     from reprodb.profiles import bundled_profiles, check_required, load_profiles, select
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
+    device = where.device
     suite = load_suite(options.suite or bundled_suite(), device.sm_count if device else None)
     profiles = load_profiles(options.profiles_file or bundled_profiles())
     selected = select(profiles, options.profiles)
