@@ -245,6 +245,9 @@ def _friendly(rows: Iterable[Comparison]) -> list[str]:
 
 def _notes(diff: Diff, policy: Policy, today: date, code: Exit) -> tuple[str, ...]:
     notes = list(diff.notes)
+    if diff.baseline is not None and diff.baseline.suite != diff.candidate.suite:
+        suites = f"{diff.baseline.suite} → {diff.candidate.suite}"
+        notes.append(f"the sides are of two suites, whose kernels may share no more than a name: {suites}")
     bare = sum(c.verdict is Verdict.NO_BASELINE for c in diff.comparisons)
     if bare and not is_first_night(diff, code):
         notes.append(f"{bare:,} row{'s' * (bare != 1)} without a baseline")

@@ -38,6 +38,10 @@ class Library:
     """
 
     def __init__(self, suites: Sequence[Path]) -> None:
+        """Raises UsageError for a suite that is no folder."""
+        for suite in suites:
+            if not suite.is_dir():
+                raise UsageError(f"suite {suite} is no folder", remedy="check the path")
         self._suites = tuple(suites)
         self._repositories: list[Repository] | None = None
         self._found: dict[tuple[str, str], tuple[str, str] | None] = {}  # text, and where it came from

@@ -14,6 +14,7 @@ from reprodb.errors import ReprodbError, UsageError
 from reprodb.toolchains.process import Finished, Runner, run
 
 _SECONDS = 120.0
+_DEEPEN = "fetch the whole history: git fetch --unshallow, or fetch-depth: 0 in CI"
 
 # Given to git before its command: no hook of the repository runs and no pager starts.
 _QUIET = ("--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
@@ -58,7 +59,9 @@ class Repository:
         sha = text.strip()
         if not done.ok or not _is_hash(sha):
             allowed = "a hash, a branch, a tag, HEAD~N"
-            raise UsageError(f"{name!r} is no commit of {self.root}", allowed=allowed)
+            raise UsageError(
+                f"{name!r} is no commit of {self.root}", allowed=allowed, remedy=self._to_deepen()
+            )
         return self._commits("--max-count=1", sha)[0]
 
     def between(self, good: Commit, bad: Commit) -> tuple[Commit, ...]:
@@ -68,7 +71,9 @@ class Repository:
         """
         if not self._git("merge-base", "--is-ancestor", good.sha, bad.sha)[0].ok:
             raise UsageError(
-                f"{good.label} is no ancestor of {bad.label}", allowed="GOOD..BAD along one line of history"
+                f"{good.label} is no ancestor of {bad.label}",
+                allowed="GOOD..BAD along one line of history",
+                remedy=self._to_deepen(),
             )
         path = f":(top,literal){self.inside.as_posix()}" if self.inside.parts else ":(top)"
         line = ("--first-parent", "--reverse", f"{good.sha}..{bad.sha}", "--", path)
@@ -81,7 +86,7 @@ class Repository:
             raise UsageError(
                 f"{one.label} and {other.label} have no commit in common here",
                 allowed="commits of one history, all of it fetched",
-                remedy="fetch the whole history: git fetch --unshallow, or fetch-depth: 0 in CI",
+                remedy=_DEEPEN,
             )
         return self._commits("--max-count=1", text.strip())[0]
 
@@ -121,6 +126,11 @@ class Repository:
         lines = self._text("log", "--no-color", "--format=%H %s", *which).split("\n")
         parts = (line.partition(" ") for line in lines if line)
         return tuple(Commit(sha, subject) for sha, _, subject in parts)
+
+    def _to_deepen(self) -> str:
+        """What to do about a history that was cut off when it was cloned; empty where it is whole."""
+        cut = self._git("rev-parse", "--is-shallow-repository")[1].strip() == "true"
+        return f"the history is cut off here; {_DEEPEN}" if cut else ""
 
     def _forget(self, place: Path) -> None:
         """Drop git's record of a worktree whose `add` was interrupted. Other stale ones are the user's."""

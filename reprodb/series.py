@@ -111,9 +111,13 @@ class CommitSeries:
         return replace(subject, cases=tuple(by_name[name] for name in self._cases)).settings(self._toolchain)
 
     def _subject(self, place: int) -> Subject:
-        """Read what is needed and let the worktree go at once."""
+        """Read what is needed and let the worktree go at once. What is wrong there names the commit."""
         with self._repository.worktree(self._commits[place]) as folder:
-            return self._subject_at(folder)
+            try:
+                return self._subject_at(folder)
+            except UsageError as error:
+                problem = f"at commit {self.labels[place]}: {error.problem}"
+                raise UsageError(problem, allowed=error.allowed, remedy=error.remedy) from None
 
 
 def subject_reader(name: str, cases: Sequence[str], profile: Profile, arch: str) -> Callable[[Path], Subject]:

@@ -404,6 +404,15 @@ def commits(root: Path, span: str, *more: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def test_a_kernel_that_is_not_there_yet_is_told_with_the_commit(history: Path) -> None:
+    first = git(history, "rev-list", "--max-parents=0", "HEAD")[:12]
+    asked = commits(history, f"{first}..HEAD")
+    code, _, err = reprodb(history, "bisect", "tial", *asked[2:])
+    assert code == 2
+    assert f"at commit {first}: suite " in err
+    assert "has no kernel 'tial'" in err
+
+
 def test_the_commit_that_moved_the_bits(place: Path, history: Path) -> None:
     before = state(history)
     code, out, err = reprodb(place, *commits(history, "HEAD~4..main", "--json"))

@@ -58,6 +58,7 @@ def test_the_one_card_that_deviates_is_named_and_not_the_build(nights: Nights) -
         in found.attribution.notes
     )
     assert any(note.startswith("code the same, bits changed") for note in diff.notes)
+    assert any(note.startswith(f"device {card(2).uuid} deviates alone from 2 others") for note in diff.notes)
 
 
 def test_two_cards_or_other_code_name_no_card(nights: Nights) -> None:

@@ -19,6 +19,7 @@ import pytest
 from reprodb.cli import main
 from reprodb.digest import sha256
 from reprodb.domain import Artifact, Build, Result, Run
+from reprodb.errors import UsageError
 from reprodb.recovery import Compilers, Library, Missing, Texts
 from reprodb.store import open_store
 from reprodb.suite import load_suite, source_files
@@ -244,6 +245,11 @@ def test_without_either_source_nothing_can_be_made_again(two_sources: Path) -> N
     assert code == 4
     assert "Neither side can be made again: _lib/tail.cu of digest" in out
     assert "--suite" in out
+
+
+def test_a_suite_that_is_no_folder_is_a_wrong_question(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"suite .*nowhere is no folder"):
+        Library([tmp_path / "nowhere"])
 
 
 def test_sources_are_looked_for_inside_suites_alone(tmp_path: Path) -> None:

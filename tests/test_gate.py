@@ -319,6 +319,13 @@ def test_rules_that_name_no_kernel_of_the_suite_are_told_with_the_nearest_name()
     assert idle_rules(parse_policy(""), gate(same())) == ()
 
 
+def test_two_suites_are_said() -> None:
+    sides = make_run(1, suite="mine"), make_run(2, suite="yours")
+    told = "the sides are of two suites, whose kernels may share no more than a name: mine → yours"
+    assert judge(Diff(*sides, (same(),)), Policy(), now=NOW).notes == (told,)
+    assert gate(same()).notes == ()
+
+
 def test_a_remark_of_attribution_is_one_note_for_its_rows() -> None:
     rows = [changed(kernel) for kernel in ("a", "b", "c", "d")]
     told = [

@@ -71,6 +71,16 @@ def test_hostile_names_are_no_commits(root: Path, name: str) -> None:
     assert not list(root.rglob("hit"))
 
 
+def test_a_history_that_was_cut_off_says_how_to_get_the_rest(root: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth", "2", root.as_uri(), str(tmp_path / "cut"))
+    with pytest.raises(UsageError, match="is no commit of") as caught:
+        Repository(tmp_path / "cut" / "suite").commit("HEAD~4")
+    assert "git fetch --unshallow" in caught.value.remedy
+    with pytest.raises(UsageError) as caught:
+        Repository(root / "suite").commit("HEAD~40")
+    assert caught.value.remedy == ""
+
+
 def test_a_branch_that_looks_like_an_option(root: Path) -> None:
     """git itself refuses to make one; a hostile repository has it in its files all the same."""
     head = git(root, "rev-parse", "HEAD")

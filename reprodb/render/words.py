@@ -251,8 +251,11 @@ def row_names(rows: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 def asides(c: Comparison) -> str:
     """What is to be said of a row beside its verdict: why it does not gate, its bound, what was expected."""
-    gate = "" if c.gate_reason in (VERDICTS[c.verdict].label, c.verdict.value) else c.gate_reason
-    return "; ".join(dict.fromkeys(part for part in (c.note, gate) if part))
+    told = {VERDICTS[c.verdict].label, c.verdict.value}
+    gate = [part for part in c.gate_reason.split("; ") if part not in told]
+    if c.gated:  # its history, and its accuracy, are told where the others are
+        gate = [part for part in gate if part.startswith("the expectation")]
+    return "; ".join(dict.fromkeys(part for part in (*c.note.split("; "), *gate) if part))
 
 
 def profiles_of(c: Comparison) -> str:
