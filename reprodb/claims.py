@@ -7,8 +7,10 @@ from enum import StrEnum
 from reprodb import ordering
 from reprodb.bounds import pool
 from reprodb.codegen import launched
-from reprodb.domain import FRIENDLY, Determinism, Lane, Output, Result, Role, Run, Status
+from reprodb.domain import FRIENDLY, Determinism, Lane, Output, Result, Role, Run, Stage, Status
 from reprodb.resources import resources
+
+_NAMED_SIZES = 4
 
 
 class Standing(StrEnum):
@@ -74,6 +76,7 @@ def _comparable(result: Result, other: Result) -> bool:
         == (result.kernel.name, result.case.name, result.condition)
         and other.input_digest == result.input_digest
         and other.kernel.stages == result.kernel.stages
+        and other.kernel.composition == result.kernel.composition
     )
 
 
@@ -102,7 +105,7 @@ def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
         for i in case.inputs
     )
     stages = tuple(
-        f"{s.entry}: grid {_dims(s.grid)}, block {_dims(s.block)}"
+        f"{s.entry}: grid {_grid(s)}, block {_dims(s.block)}"
         + (f", {s.shared:,} B shared" if s.shared else "")
         for s in kernel.stages
     )
@@ -118,7 +121,7 @@ def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
     pins = [
         Pin("operation", kernel.operation, (f"case {case.name}",)),
         Pin("input", f"n = {case.n:,}", (*inputs, f"digest {result.input_digest or 'unknown'}")),
-        Pin("shape", shape, stages),
+        Pin("shape", shape, (*stages, *_served(result))),
         Pin("grouping", grouping, _measured(result)),
         Pin("accumulator", kernel.accumulator, _rounding(result)),
         Pin("storage", "little endian", outputs),
@@ -144,6 +147,27 @@ def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
     return (*pins, _environment(run))
 
 
+def _served(result: Result) -> tuple[str, ...]:
+    """How requests were served, where the kernel has compositions."""
+    composition = result.kernel.composition
+    if composition is None:
+        return ()
+    return (
+        f"{composition.probes:,} probes of {composition.requests:,} requests, at least "
+        f"{composition.strangers:,} strangers, seed {composition.seed}",
+        _batch_sizes(result),
+    )
+
+
+def _batch_sizes(result: Result) -> str:
+    """`BATCH 1, 8 and 64`, or how many sizes there were and from where to where."""
+    sizes = sorted(set(result.batches))
+    if len(sizes) > _NAMED_SIZES:
+        return f"{len(sizes)} sizes of BATCH from {sizes[0]} to {sizes[-1]}"
+    *most, last = map(str, sizes or [0])
+    return f"BATCH {', '.join(most)} and {last}" if most else f"BATCH {last}"
+
+
 def _measured(result: Result) -> tuple[str, ...]:
     """The order as it was measured, where it was; a small tree is drawn."""
     found = result.fingerprint
@@ -151,6 +175,10 @@ def _measured(result: Result) -> tuple[str, ...]:
         return ()
     told = f"order fingerprint {ordering.phrase(found)}"
     return (told, *(ordering.drawn(ordering.read(found.tree)).splitlines() if found.tree else ()))
+
+
+def _grid(stage: Stage) -> str:
+    return " × ".join(f"{int(size):,}" if size.isdecimal() else size for size in stage.dims)
 
 
 def _dims(shape: Sequence[int]) -> str:
@@ -208,6 +236,7 @@ def _promises(run: Run, result: Result, alike: Sequence[tuple[Run, Result]]) -> 
     guarantee = result.kernel.determinism
     return (
         _run_to_run(run, result, alike, guarantee),
+        *_across_batches(result),
         _across_builds(run, result, alike),
         _across_gpus(run, result, alike, guarantee),
     )
@@ -233,6 +262,22 @@ def _run_to_run(
             text = f"0 of {result.repetitions:,} repetitions differ; without a code digest nothing is pooled"
         return Promise(scope, Standing.HELD, text)
     return Promise(scope, Standing.BROKEN if pooled.flips else Standing.HELD, pooled.phrase)
+
+
+def _across_batches(result: Result) -> tuple[Promise, ...]:
+    """What a request's company may do to its bits, where the kernel has compositions."""
+    if result.kernel.composition is None:
+        return ()
+    scope = "across batches, whatever else is served with a request"
+    told = _batch_sizes(result)
+    if not result.kernel.batch_invariant:
+        text = f"each composition repeats its bits: {told}"
+        return (Promise(scope, Standing.NOT_PROMISED, text),)
+    seen = max((o.distinct for o in result.outputs if o.determinism.guaranteed), default=0)
+    if seen > 1:
+        return (Promise(scope, Standing.BROKEN, f"{seen} patterns in {len(result.batches):,} compositions"),)
+    text = f"0 of {len(result.batches):,} compositions differ: {told}"
+    return (Promise(scope, Standing.HELD, text),)
 
 
 def _across_builds(run: Run, result: Result, alike: Sequence[tuple[Run, Result]]) -> Promise:

@@ -62,6 +62,7 @@ def test_the_document_resolves_everything() -> None:
     assert kernel["stages"][0] == {
         "entry": "sumSquaresPartials",
         "grid": [1024, 1, 1],
+        "per_batch": [False, False, False],
         "block": [256, 1, 1],
         "shared": 0,
         "args": ["x", "n", "partials"],

@@ -9,7 +9,7 @@ import typer
 from reprodb.cli.options import JsonOption, KernelOption, SuiteOption, TagOption
 
 if TYPE_CHECKING:
-    from reprodb.domain import Buffer, Case, Kernel, Suite
+    from reprodb.domain import Buffer, Case, Composition, Kernel, Suite
 
 SCHEMA = "reprodb.kernels/1"
 
@@ -73,13 +73,27 @@ def _kernel_record(kernel: Kernel) -> dict[str, Any]:
             {
                 "entry": s.entry,
                 "grid": list(s.grid),
+                "per_batch": list(s.per_batch),
                 "block": list(s.block),
                 "shared": s.shared,
                 "args": [a.name for a in s.args],
             }
             for s in kernel.stages
         ],
+        "composition": _composition_record(kernel.composition) if kernel.composition else None,
         "cases": [_case_record(kernel, c) for c in kernel.cases],
+    }
+
+
+def _composition_record(composition: Composition) -> dict[str, Any]:
+    return {
+        "rows": list(composition.rows),
+        "requests": composition.requests,
+        "probes": composition.probes,
+        "strangers": composition.strangers,
+        "batches": list(composition.batches),
+        "seed": composition.seed,
+        "serial": composition.serial,
     }
 
 
@@ -122,7 +136,7 @@ def listing(suite: Suite, chosen: tuple[Kernel, ...]) -> list[str]:
             kernel.name,
             case.name,
             kernel.determinism.value,
-            ", ".join(f"{_dims(s.grid)}x{_dims(s.block)}" for s in kernel.stages),
+            ", ".join(f"{'*'.join(s.dims)}x{_dims(s.block)}" for s in kernel.stages),
             ", ".join(f"{b.name}[{','.join(map(str, b.shape))}]" for b in case.recorded),
             kernel.operation,
         )
