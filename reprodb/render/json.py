@@ -30,7 +30,7 @@ INDEX_LIMIT = 1024
 
 
 def dumps(document: dict[str, Any]) -> str:
-    """The text of a document, ready to print: keys in schema order, a field a line, a record of a list a line.
+    """The text of a document, ready to print: keys in schema order, a field or a record of a list a line.
 
     One record a line is found with grep and compared with diff; deep indentation would triple the time.
     """
