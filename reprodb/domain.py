@@ -289,6 +289,8 @@ class Kernel:
     # The multiprocessors that device-derived shapes were computed for; None: shapes are constants.
     sm_count: int | None = later(None)
     atomics: str = later("")  # why the float atomics of a guaranteed kernel do not move its bits
+    teaches: str = later("")  # what it is in the suite for, one line
+    no_reference: str = later("")  # why nothing says what its answer is
     fingerprint: OrderProbe | None = later(None)
     composition: Composition | None = later(None)
 

@@ -40,7 +40,7 @@ class Nights:
         at: datetime | None = None,
         kernels: tuple[Kernel, ...] = (),
     ) -> Diff:
-        """One night of the whole suite, of `kernels` where these are given; cut off where `finish` is false."""
+        """One night of the whole suite, or of `kernels`; cut off where `finish` is false."""
         self.count += 1
         started = at or STARTED + timedelta(days=self.count)
         run = Run(

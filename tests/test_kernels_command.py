@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from reprodb.cli.kernels import register
+from reprodb.cli.kernels import catalogue, register
 from reprodb.errors import UsageError
 from reprodb.suite import bundled_suite, load_suite
 
@@ -43,7 +43,21 @@ def test_the_list_has_a_line_a_kernel() -> None:
     assert tree.split() == [
         *("sum_squares_tree", "ramp1000-4194915", "run_to_run", "1024x256,", "1x256"),
         *("partials[1024],", "total[1]", "sum", "of", "x*x", "+", "0.25"),
+        *"A total hides what moved: contraction moves 73 of the block sums and not the total.".split(),
     ]
+
+
+def test_the_docs_list_every_kernel_as_the_command_does() -> None:
+    """Where this fails, the page takes the lines that `catalogue` gives."""
+    page = (SCHEMA.parents[1] / "kernels.md").read_text(encoding="utf-8").splitlines()
+    expected = catalogue(load_suite(bundled_suite()).kernels)
+    assert [line for line in expected if line not in page] == []
+    assert [line for line in page if line.startswith("| `")] == expected[2:]
+
+
+def test_every_bundled_kernel_says_what_it_teaches() -> None:
+    for kernel in load_suite(bundled_suite()).kernels:
+        assert kernel.teaches.endswith("."), kernel.name
 
 
 def test_a_tag_chooses() -> None:

@@ -33,6 +33,7 @@ def _register(app: typer.Typer) -> None:
         profiles,
         run,
         show,
+        suite,
         toolchains,
         trace,
     )
@@ -53,6 +54,7 @@ def _register(app: typer.Typer) -> None:
     run.register(app)
     kernels.register(app)
     init.register(app)
+    suite.register(app)
     profiles.register(app)
     toolchains.register(app)
     show.register(app)

@@ -65,6 +65,8 @@ def _kernel_record(kernel: Kernel) -> dict[str, Any]:
         "accumulator": kernel.accumulator,
         "order": kernel.order,
         "tags": list(kernel.tags),
+        "teaches": kernel.teaches,
+        "sm_count": kernel.sm_count,
         "manifest": kernel.manifest,
         "source": kernel.source,
         "defines": dict(kernel.defines),
@@ -130,15 +132,16 @@ def _buffer_record(kernel: Kernel, buffer: Buffer) -> dict[str, Any]:
 
 def listing(suite: Suite, chosen: tuple[Kernel, ...]) -> list[str]:
     """The lines that people read: one a kernel and case, columns aligned."""
-    header = ("kernel", "case", "determinism", "grid x block", "outputs", "operation")
+    header = ("kernel", "case", "contract", "grid x block", "outputs", "operation", "teaches")
     rows = [
         (
             kernel.name,
             case.name,
-            kernel.determinism.value,
-            ", ".join(f"{'*'.join(s.dims)}x{_dims(s.block)}" for s in kernel.stages),
+            contract(kernel),
+            shape(kernel),
             ", ".join(f"{b.name}[{','.join(map(str, b.shape))}]" for b in case.recorded),
             kernel.operation,
+            kernel.teaches,
         )
         for kernel in chosen
         for case in kernel.cases
@@ -147,6 +150,29 @@ def listing(suite: Suite, chosen: tuple[Kernel, ...]) -> list[str]:
     table = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
              for row in (header, *rows)]  # fmt: skip
     return [f"suite {suite.name}: {len(chosen)} of {len(suite.kernels)} kernels", *table]
+
+
+def contract(kernel: Kernel) -> str:
+    """What a kernel promises: `run_to_run`, `gpu_to_gpu, batch_invariant`, `run_to_run, device_derived`."""
+    words = [kernel.determinism.value]
+    words += ["batch_invariant"] * kernel.batch_invariant
+    words += ["device_derived"] * (kernel.sm_count is not None)
+    return ", ".join(words)
+
+
+def shape(kernel: Kernel) -> str:
+    """Each stage's grid and block: `1024x256, 1x256`."""
+    return ", ".join(f"{'*'.join(s.dims)}x{_dims(s.block)}" for s in kernel.stages)
+
+
+def catalogue(chosen: tuple[Kernel, ...]) -> list[str]:
+    """The same as a table in Markdown, a line a kernel, for a page that lists a suite."""
+    rows = [
+        (f"`{k.name}`", contract(k), ", ".join(c.name for c in k.cases), shape(k) or "–", k.teaches)
+        for k in chosen
+    ]
+    head = ("kernel", "contract", "input", "shape", "teaches")
+    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
 
 
 def _dims(dims: tuple[int, int, int]) -> str:

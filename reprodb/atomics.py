@@ -1,0 +1,93 @@
+"""Float atomics in PTX: `atom` and `red` that add, compare-and-swap loops around float arithmetic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from reprodb.executors.model.ptx import Function, Instruction, Label, Module, Operand, Sym, parse
+
+_FLOATS = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
+# What rounds. The largest and the smallest of floats are the same in every order.
+_ROUNDING = frozenset({"add", "sub", "mul", "mad", "fma", "div"})
+_SPACES = ("global", "shared")
+
+
+@dataclass(frozen=True, slots=True)
+class FloatAtomic:
+    """One place where floats meet in the order in which threads arrive."""
+
+    function: str
+    opcode: str  # atom.global.add.f32, or the atom.cas that closes a loop
+    line: int  # of the PTX
+    space: str  # global, shared, or memory where the address does not say
+    loop: bool  # a compare-and-swap loop
+
+    @property
+    def phrase(self) -> str:
+        what = "a compare-and-swap loop with float arithmetic in it" if self.loop else "floats added"
+        return f"{what} in {self.space} memory ({self.opcode} in {self.function}, PTX line {self.line})"
+
+
+def float_atomics(ptx: str, entries: Iterable[str]) -> tuple[FloatAtomic, ...]:
+    """Those that the entries reach, calls included. Raises UnsupportedError for text that is no PTX."""
+    module = parse(ptx)
+    return tuple(found for function in _reached(module, entries) for found in _in(module, function))
+
+
+def _reached(module: Module, entries: Iterable[str]) -> list[Function]:
+    """The entries and what they call; every function where a call does not say which."""
+    waiting, seen = list(entries), dict[str, Function]()
+    while waiting:
+        name = waiting.pop()
+        function = module.function(name)
+        if function is None or name in seen:
+            continue
+        seen[name] = function
+        for call in (i for i in function.instructions if i.opcode.split(".")[0] == "call"):
+            named = [name for name in _names(call.operands) if module.function(name) is not None]
+            waiting += named or [f.name for f in module.functions if not f.entry]
+    return list(seen.values())
+
+
+def _names(operands: Iterable[Operand]) -> list[str]:
+    return [operand.name for operand in operands if isinstance(operand, Sym)]
+
+
+def _in(module: Module, function: Function) -> Iterator[FloatAtomic]:
+    for ins in function.instructions:
+        parts = ins.opcode.split(".")
+        if parts[0] not in ("atom", "red"):
+            continue
+        space = next((part for part in parts if part in _SPACES), "global or shared")
+        if "add" in parts and parts[-1] in _FLOATS:
+            yield FloatAtomic(function.name, ins.opcode, ins.line, space, loop=False)
+        elif "cas" in parts and any(_rounds(module, each) for each in _loop_around(function, ins)):
+            yield FloatAtomic(function.name, ins.opcode, ins.line, space, loop=True)
+
+
+def _rounds(module: Module, ins: Instruction, depth: int = 4) -> bool:
+    """Whether an instruction is float arithmetic, or calls a function that has some."""
+    parts = ins.opcode.split(".")
+    if parts[0] == "call" and depth:
+        called = (module.function(name) for name in _names(ins.operands))
+        return any(_rounds(module, each, depth - 1) for f in called if f for each in f.instructions)
+    return parts[0] in _ROUNDING and bool(_FLOATS & set(parts[1:]))
+
+
+def _loop_around(function: Function, ins: Instruction) -> tuple[Instruction, ...]:
+    """The instructions of the smallest loop that holds `ins`: from a label to a branch back to it."""
+    body = function.body or ()
+    labels = {item.name: place for place, item in enumerate(body) if isinstance(item, Label)}
+    at = next(place for place, item in enumerate(body) if item is ins)
+    loops = [
+        (place - labels[name], labels[name], place)
+        for place, item in enumerate(body[at:], at)
+        if isinstance(item, Instruction) and item.opcode.split(".")[0] == "bra"
+        for name in _names(item.operands)
+        if labels.get(name, place) <= at
+    ]
+    if not loops:
+        return ()
+    _, first, last = min(loops)
+    return tuple(item for item in body[first : last + 1] if isinstance(item, Instruction))
