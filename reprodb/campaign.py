@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 from reprodb.digest import content_key
 from reprodb.domain import (
     Artifact,
+    Build,
     BuildRequest,
     Case,
     Fingerprint,
     Kernel,
     Lane,
+    Pairs,
     Profile,
     Result,
     SkippedProfile,
@@ -30,7 +32,7 @@ from reprodb.domain import (
     Toolchain,
 )
 from reprodb.errors import ReprodbError, ToolchainError, UsageError
-from reprodb.executors.task import Outcome, Task
+from reprodb.executors.task import UNPREPARED, Outcome, Prepared, Task
 from reprodb.orders import Orders, OrderTaker
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ def plan(
     that do not exist and ToolchainError where a required profile, or every profile, has no toolchain.
     """
     from reprodb.profiles import architecture, check_arch
+    from reprodb.programs import HOST_ARCH, OWN_PROFILES, own_toolchain, runs_under
     from reprodb.toolchains.catalog import install_command, match
 
     _check_names("required profile", require, [profile.name for profile in profiles])
@@ -113,7 +116,8 @@ def plan(
     toolchains = tuple(found)
     builds: list[PlannedBuild] = []
     skipped: list[SkippedProfile] = []
-    for profile in profiles:
+    compiling = [profile for profile in profiles if profile.name not in OWN_PROFILES]
+    for profile in compiling:
         toolchain = match(profile, toolchains)
         if toolchain is None:
             wanted = f"{profile.compiler} {profile.toolkit}"
@@ -126,9 +130,17 @@ def plan(
         target = check_arch(arch) if arch else architecture(profile, native)
         for kernel in kernels:
             chosen = tuple(c for c in kernel.cases if not cases or _any_match(c.name, cases))
-            if chosen:
+            if chosen and (kernel.program is None or runs_under(kernel.program, profile)):
                 builds.append(PlannedBuild(kernel, chosen, profile, toolchain, target))
-    _check_skipped(skipped, require, everything=len(skipped) == len(profiles))
+    for profile in (profile for profile in profiles if profile.name in OWN_PROFILES):
+        for kernel in kernels:
+            chosen = tuple(c for c in kernel.cases if not cases or _any_match(c.name, cases))
+            if chosen and kernel.program is not None and runs_under(kernel.program, profile):
+                target = HOST_ARCH if kernel.program.device == "cpu" else arch or native or "sm_90"
+                builds.append(PlannedBuild(kernel, chosen, profile, own_toolchain(profile), target))
+    own_alone = bool(builds) and not any(build.kernel.program is None for build in builds)
+    everything = bool(compiling) and len(skipped) == len(compiling) and not own_alone
+    _check_skipped(skipped, require, everything=everything)
     return Plan(suite, tuple(builds), tuple(skipped), repetitions)
 
 
@@ -196,7 +208,11 @@ def carry_out(
 
     requests: list[tuple[PlannedBuild, BuildRequest]] = []
     probes: list[tuple[PlannedBuild, BuildRequest]] = []
+    programs: list[PlannedBuild] = []
     for build in planned.builds:
+        if build.kernel.program is not None:
+            programs.append(build)
+            continue
         request = _request(planned.suite, build)
         if isinstance(request, BuildRequest):
             requests.append((build, request))
@@ -205,9 +221,9 @@ def carry_out(
         else:
             for case in build.cases:
                 yield _Row(build, case, lane, planned.repetitions).failed_build(request), None
-    if not requests:
+    if not (requests or programs):
         return
-    builder = _Builder(requests, probes, store, pool, jobs, no_compile)
+    builder = _Builder(planned.suite, requests, probes, programs, store, pool, jobs, no_compile)
     orders = OrderTaker(pool, Orders(store.root), seed)
     builder.start()
     try:
@@ -235,12 +251,14 @@ class _Built:
     build: PlannedBuild
     artifact: Artifact | str
     probing: bool
+    prepared: Prepared = UNPREPARED
 
     @property
     def order(self) -> bool:
         """Whether the order is probed with this artifact."""
         probe = self.build.kernel.fingerprint
-        return probe is not None and self.probing is bool(probe.defines)
+        apart = probe is not None and bool(probe.defines) and self.build.kernel.program is None
+        return probe is not None and self.probing is apart
 
 
 class _Builder(threading.Thread):
@@ -248,8 +266,10 @@ class _Builder(threading.Thread):
 
     def __init__(
         self,
+        suite: Suite,
         requests: Sequence[tuple[PlannedBuild, BuildRequest]],
         probes: Sequence[tuple[PlannedBuild, BuildRequest]],
+        programs: Sequence[PlannedBuild],
         store: ArtifactStore,
         pool: Pool,
         jobs: int | None,
@@ -259,17 +279,24 @@ class _Builder(threading.Thread):
         self._planned = {id(request): build for build, request in (*requests, *probes)}
         self._requests = [request for _, request in requests]
         self._probes = [request for _, request in probes]
+        self._suite = suite
+        self._programs = programs
         self._store = store
         self._pool = pool
         self._jobs = jobs
         self._no_compile = no_compile
         # A row is done once it is executed and, where its kernel asks, its order is taken.
-        self.parts = sum(len(b.cases) * (2 if b.kernel.fingerprint else 1) for b, _ in requests)
+        builds = [*(build for build, _ in requests), *programs]
+        self.parts = sum(len(b.cases) * (2 if b.kernel.fingerprint else 1) for b in builds)
         self._stopped = threading.Event()
         self._made: SimpleQueue[_Built | BaseException] = SimpleQueue()
 
     def run(self) -> None:
         try:
+            for build in self._programs:
+                if self._stopped.is_set():
+                    return
+                self._prepare(build)
             if not self._no_compile:
                 self._build([*self._requests, *self._probes])
                 return
@@ -281,6 +308,20 @@ class _Builder(threading.Thread):
                     self._tell(_Built(self._planned[id(probe)], error.problem, probing=True))
         except BaseException as error:
             self._tell(error)
+
+    def _prepare(self, build: PlannedBuild) -> None:
+        from reprodb.programs import prepare
+
+        artifact, prepared = prepare(
+            self._suite,
+            build.kernel,
+            build.profile,
+            build.toolchain,
+            build.arch,
+            self._store.root,
+            compile_it=not self._no_compile,
+        )
+        self._tell(_Built(build, artifact, probing=False, prepared=prepared))
 
     def _build(self, requests: Sequence[BuildRequest]) -> None:
         from reprodb.build import build_each
@@ -332,7 +373,7 @@ def _execute(
             for case in build.cases:
                 row = _Row(build, case, lane, planned.repetitions)
                 if built.order:
-                    found = orders.ask(build.row(case), row.kernel, artifact, tickets)
+                    found = orders.ask(build.row(case), row.kernel, artifact, tickets, built.prepared)
                     left -= found is not None
                     yield from joint.order(build.row(case), found) if found is not None else ()
                 if built.probing or not isinstance(artifact, Artifact):
@@ -345,7 +386,7 @@ def _execute(
                     continue
                 ticket = next(tickets)
                 running[ticket] = (row, artifact)
-                pool.submit(ticket, row.task(artifact, seed))
+                pool.submit(ticket, replace(row.task(artifact, seed), prepared=built.prepared))
         for ticket, outcome in pool.poll() if left else ():
             if ticket in running:
                 row, artifact = running.pop(ticket)
@@ -380,6 +421,14 @@ class _Joint:
             self._orders[row] = found
 
 
+def _with_libraries(build: Build, libraries: Pairs) -> Build:
+    """The build whose compiler is a library, once the run has said which."""
+    if not libraries:
+        return build
+    first, *others = libraries
+    return replace(build, toolchain=Toolchain(first[0], first[1], "", "loaded", (), tuple(others)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     """One result to be."""
@@ -410,7 +459,7 @@ class _Row:
             repetitions=self.repetitions,
             outputs=outcome.outputs,
             accuracy=outcome.accuracy,
-            build=artifact.build if artifact else None,
+            build=_with_libraries(artifact.build, outcome.libraries) if artifact else None,
             origin=outcome.origin,
             input_digest=outcome.input_digest,
             error=outcome.error,

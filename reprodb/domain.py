@@ -22,10 +22,11 @@ def later(default: T) -> T:
 
 
 class Lane(StrEnum):
-    """Where bits come from: a GPU ran the cubin, or a CPU executed the PTX. Never mixed."""
+    """Where bits come from: a GPU ran code, a CPU executed PTX, a program ran on the CPU. Never mixed."""
 
     MEASURED = "measured"
     MODELLED = "modelled"
+    HOST = "host"
 
 
 class Determinism(StrEnum):
@@ -68,11 +69,13 @@ class Accuracy(StrEnum):
 
 
 class CodeOrigin(StrEnum):
-    """What was executed: the recorded cubin, PTX that the driver compiled, or PTX on the model."""
+    """What was executed: the recorded cubin, PTX compiled by the driver or taken by the model, or a program."""
 
     CUBIN = "cubin"
     JIT = "jit"
     PTX = "ptx"
+    LIBRARY = "library"
+    PROGRAM = "program"
 
 
 # Bytes of one element. A struct's size is declared by its buffer.
@@ -270,6 +273,26 @@ class OrderProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """How a kernel runs that reprodb neither compiles nor launches: a Python callable, or commands.
+
+    `function` is the callable in the kernel's source. `build` are commands run once a build, `run` is run for
+    every repetition; words hold placeholders (see `placeholders`). `outputs` pairs each recorded buffer with
+    the file that the run writes, `cubins` are files of the build that hold its GPU code, `files` further files
+    of the suite. `device` is gpu or cpu.
+    """
+
+    kind: str  # python | command
+    device: str = "gpu"
+    function: str = ""
+    files: tuple[str, ...] = ()
+    build: tuple[tuple[str, ...], ...] = ()
+    run: tuple[str, ...] = ()
+    outputs: Pairs = ()
+    cubins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One reduction with a declared determinism. `source` and `manifest` are paths relative to the suite."""
 
@@ -292,6 +315,7 @@ class Kernel:
     teaches: str = later("")  # what it is in the suite for, one line
     no_reference: str = later("")  # why nothing says what its answer is
     fingerprint: OrderProbe | None = later(None)
+    program: Program | None = later(None)  # None: reprodb compiles the source and launches the stages
     composition: Composition | None = later(None)
 
 
@@ -488,6 +512,7 @@ class Samples:
     seconds: float
     notes: tuple[str, ...] = ()  # e.g. "contracted as SASS: 1 FFMA in sumSquaresPartials"
     batches: tuple[int, ...] = ()  # BATCH of each composition: one a repetition, or one repetition's
+    libraries: Pairs = ()  # versions of what a program called
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from reprodb import codec
 from reprodb.digest import content_key
 from reprodb.domain import Artifact, Fingerprint, Kernel, Lane, Status
-from reprodb.executors.task import Outcome, Task
+from reprodb.executors.task import UNPREPARED, Outcome, Prepared, Task
 from reprodb.ordering import misfit
 
 if TYPE_CHECKING:
@@ -83,7 +83,12 @@ class OrderTaker:
         self._asked: dict[int, tuple[str, bool]] = {}  # ticket → key, and whether it may be kept
 
     def ask(
-        self, row: Row, kernel: Kernel, artifact: Artifact | str, tickets: Iterator[int]
+        self,
+        row: Row,
+        kernel: Kernel,
+        artifact: Artifact | str,
+        tickets: Iterator[int],
+        prepared: Prepared = UNPREPARED,
     ) -> Fingerprint | None:
         """The fingerprint of a row, None where a task was sent for it. `kernel` has the one case at hand."""
         if problem := misfit(kernel):
@@ -93,14 +98,15 @@ class OrderTaker:
             return Fingerprint(reason=f"the build that probes it failed: {_first_line(log)}")
         seed = int(content_key("reprodb.order.seed/1", self._campaign, kernel.name, row[1])[:16], 16)
         key = order_key(artifact, kernel, self._pool.start(), seed)
-        found = self._known.get(key) or self._kept.get(key)
+        found = self._known.get(key) or (self._kept.get(key) if kernel.program is None else None)
         if found is None and key in self._waiting:
             self._waiting[key].append(row)
         elif found is None:
             ticket = next(tickets)
             self._waiting[key] = [row]
-            self._asked[ticket] = (key, kernel.determinism.guaranteed)
-            self._pool.submit(ticket, Task(artifact, kernel, 1, seed, probing=True))
+            # A library may be another one tomorrow, under the same name and files.
+            self._asked[ticket] = (key, kernel.determinism.guaranteed and kernel.program is None)
+            self._pool.submit(ticket, Task(artifact, kernel, 1, seed, probing=True, prepared=prepared))
         return found
 
     def answered(self, ticket: int, outcome: Outcome) -> Iterator[tuple[Row, Fingerprint]]:

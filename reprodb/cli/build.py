@@ -87,7 +87,7 @@ def build(
     devices = find_gpus().devices
     work = plan(
         loaded,
-        select_kernels(loaded, kernel or (), tag or ()),
+        [k for k in select_kernels(loaded, kernel or (), tag or ()) if k.program is None],
         selected,
         catalog.find(),
         arch=arch,
@@ -119,7 +119,7 @@ def build(
 
 
 def requests_of(work: Plan) -> list[BuildRequest]:
-    """The requests of a plan, their sources read."""
+    """The requests of a plan, their sources read. Programs are built where they run, and are not here."""
     from reprodb.build import request
 
     return [request(work.suite, b.kernel, b.profile, b.toolchain, b.arch) for b in work.builds]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from reprodb.cli.progress import Listener
-from reprodb.domain import CanaryOutcome, Result, Run, Suite
+from reprodb.domain import CanaryOutcome, Kernel, Lane, Result, Run, Suite
 from reprodb.errors import ExecutionError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -122,8 +122,18 @@ class Bench:
         )
 
 
+def runs_on(kernel: Kernel, lane: Lane) -> bool:
+    """Whether a kernel runs on this lane: programs run on a GPU or on the CPU, never on the model."""
+    if kernel.program is None:
+        return lane is not Lane.HOST
+    return lane is (Lane.MEASURED if kernel.program.device == "gpu" else Lane.HOST)
+
+
 def make_plan(options: RunOptions, bench: Bench) -> Plan:
-    """The plan for these options on that bench. With `no_compile` the store's toolchains count as found."""
+    """The plan for these options on that bench. With `no_compile` the store's toolchains count as found.
+
+    Kernels that do not run on the bench's lane are left out unless they are named.
+    """
     return _plan(options, bench.store, bench.where)
 
 
@@ -146,23 +156,27 @@ def open_database(options: RunOptions, url: str | None) -> Store:
 def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
     from reprodb.campaign import plan
     from reprodb.profiles import bundled_profiles, check_required, load_profiles, select
+    from reprodb.programs import OWN_PROFILES
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
     device = where.device
     suite = load_suite(options.suite or bundled_suite(), device.sm_count if device else None)
     profiles = load_profiles(options.profiles_file or bundled_profiles())
-    selected = select(profiles, options.profiles)
-    check_required(profiles, selected, options.require)
+    selected = select({**profiles, **OWN_PROFILES}, options.profiles)
+    check_required({**profiles, **OWN_PROFILES}, selected, options.require)
     found = store.toolchains() if options.no_compile else catalog.find()
     if options.no_compile and not found:
         raise ToolchainError(
             f"nothing is in the artifact store {store.root}",
             remedy="reprodb build, or name another folder with --store",
         )
+    kernels = select_kernels(suite, options.kernels, options.tags)
+    if not options.kernels:
+        kernels = tuple(k for k in kernels if runs_on(k, where.lane))
     return plan(
         suite,
-        select_kernels(suite, options.kernels, options.tags),
+        kernels,
         selected,
         found,
         arch=options.arch,
@@ -220,9 +234,10 @@ def run_canaries(plan: Plan, bench: Bench) -> tuple[CanaryOutcome, ...]:
     """The canaries' outcomes, under the plan's first toolchain and architecture."""
     from reprodb.canaries import not_run, outcomes, plan_canaries
 
-    if not plan.builds:
-        return ()
-    first = plan.builds[0]
+    compiled = [build for build in plan.builds if build.kernel.program is None]
+    if not compiled:  # no compiler has a part in this run
+        return not_run("no kernel is compiled")
+    first = compiled[0]
     try:
         with closing(bench.results(plan_canaries(first.toolchain, first.arch), "canaries")) as made:
             return outcomes([result for result, _ in made])

@@ -75,7 +75,7 @@ RepetitionsOption = Annotated[
     int, typer.Option("--repetitions", "-n", min=1, max=1_000_000, help="Executions of each kernel.")
 ]
 DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="auto|gpu|model|INDEX", help="Where kernels run.")
+    str, typer.Option("--device", metavar="auto|gpu|model|cpu|INDEX", help="Where kernels run.")
 ]
 DatabaseOption = Annotated[
     str | None,

@@ -84,12 +84,20 @@ def _open_model(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Pla
     return executor, Platform(executor.lane, executor.libraries())
 
 
+def _open_host(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Platform]:
+    from reprodb.executors.programs import HostExecutor
+
+    executor: Executor = HostExecutor()
+    return executor, Platform(executor.lane, executor.libraries())
+
+
 # The whole table. Each entry imports its executor only when it is opened.
 EXECUTORS: dict[str, Opener] = {
     "cuda": _open_cuda,
     "model": _open_model,
+    "host": _open_host,
 }
-LANES = {"cuda": Lane.MEASURED, "model": Lane.MODELLED}
+LANES = {"cuda": Lane.MEASURED, "model": Lane.MODELLED, "host": Lane.HOST}
 
 
 def open_executor(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Platform]:

@@ -10,7 +10,7 @@ from reprodb.environment import Gpus, check_cupy, find_gpus
 from reprodb.errors import ExecutionError, ReprodbError, UsageError
 from reprodb.executors.base import LANES
 
-CHOICES = "auto, gpu, model, or a device's index"
+CHOICES = "auto, gpu, model, cpu, or a device's index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,16 @@ def look(packages: Pairs | None = None) -> Machine:
 
 
 def resolve_device(wanted: str, machine: Machine | None = None) -> Where:
-    """What `--device` means here: `auto`, `gpu`, `model` or an index.
+    """What `--device` means here: `auto`, `gpu`, `model`, `cpu` (programs alone) or an index.
 
     `auto` never fails for want of a GPU. Raises UsageError for another word or an index that is not there,
     and ReprodbError (exit 4) where a GPU or the model was asked for and cannot be had.
     """
     word = wanted.strip().lower()
-    if word not in ("auto", "gpu", "model") and not word.isdecimal():
+    if word not in ("auto", "gpu", "model", "cpu") and not word.isdecimal():
         raise UsageError(f"device {wanted!r}", allowed=CHOICES)
+    if word == "cpu":
+        return Where("host", None, "programs on the CPU: asked for")
     found = machine or look()
     if word == "model":
         return _model(found, "asked for")

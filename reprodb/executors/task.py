@@ -14,7 +14,9 @@ from reprodb.domain import (
     Judgement,
     Kernel,
     Output,
+    Pairs,
     Samples,
+    SourceFile,
     Status,
 )
 from reprodb.errors import ExecutionError, ReprodbError, UnsupportedError
@@ -22,6 +24,17 @@ from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Executor, output_of
 
 UNJUDGED = Judgement(Accuracy.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a program needs to run: its files, the source first, and the folder of its build."""
+
+    files: tuple[SourceFile, ...]
+    place: str
+
+
+UNPREPARED = Prepared((), "")  # of kernels that are no programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,7 @@ class Task:
     repetitions: int
     seed: int = 0
     probing: bool = False  # ask for the order fingerprint alone
+    prepared: Prepared = UNPREPARED
 
     @property
     def case(self) -> Case:
@@ -54,6 +68,7 @@ class Outcome:
     sticky: bool = False
     batches: tuple[int, ...] = ()  # as Samples has them
     fingerprint: Fingerprint | None = None
+    libraries: Pairs = ()  # as Samples has them
 
 
 def perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
@@ -75,8 +90,10 @@ def perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
 
 
 def _perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
+    from reprodb.executors.programs import executor_of
     from reprodb.inputs import digest
 
+    executor = executor_of(executor, task)
     if task.probing:
         from reprodb.executors.probing import probe
 
@@ -93,6 +110,7 @@ def _perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
         seconds=samples.seconds,
         notes=(*samples.notes, *_friendly(task, arrays)),
         batches=samples.batches,
+        libraries=samples.libraries,
     )
 
 

@@ -103,6 +103,7 @@ ACCURACY: dict[Accuracy, tuple[str, str]] = {
 
 LANES: dict[Lane, tuple[str, str]] = {
     Lane.MEASURED: ("Measured", "A GPU ran the recorded machine code."),
+    Lane.HOST: ("Host", "Programs ran on the CPU: neither a GPU nor the model had a part in it."),
     Lane.MODELLED: ("Modelled", "No GPU ran: a CPU executed the compiler's PTX bit for bit."),
 }
 

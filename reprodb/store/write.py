@@ -360,9 +360,11 @@ def _intern_builds(connection: Connection, known: Known, pairs: Sequence[Pair]) 
 
 def _remark(result: Result) -> str:
     """Error, notes and order as JSON, empty without any. JSON escapes what a database's text cannot hold."""
-    if not (result.error or result.notes or result.batches or result.accuracy.note or result.fingerprint):
+    said = (result.error, result.notes, result.batches, result.accuracy.note, result.fingerprint)
+    if not any(said):
         return ""
-    remark = {"error": result.error, "notes": list(result.notes), "accuracy": result.accuracy.note}
+    remark: dict[str, Any] = {"error": result.error, "notes": list(result.notes)}
+    remark["accuracy"] = result.accuracy.note
     if result.fingerprint is not None:
         remark["fingerprint"] = codec.encode(result.fingerprint)
     if result.batches:

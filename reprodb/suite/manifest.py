@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reprodb.domain import DTYPE_BYTES, Case, Composition, Determinism, Input, Kernel, OrderProbe, Pairs
+from reprodb.domain import (
+    DTYPE_BYTES,
+    Case,
+    Composition,
+    Determinism,
+    Input,
+    Kernel,
+    OrderProbe,
+    Pairs,
+    Program,
+)
 from reprodb.suite.buffers import BufferPlan, read_buffers
 from reprodb.suite.cases import CaseRules, read_case
 from reprodb.suite.composition import (
@@ -20,7 +30,7 @@ from reprodb.suite.composition import (
 from reprodb.suite.defines import read_defines
 from reprodb.suite.expressions import names_in
 from reprodb.suite.probe import read_probe
-from reprodb.suite.sources import PLAIN_PATH_FORM, is_file, is_plain_path, resolve_inside
+from reprodb.suite.program import ALLOWED, CUDA, NEEDED, kind_of, read_program, source_of
 from reprodb.suite.stages import read_stages
 from reprodb.suite.tables import (
     Problem,
@@ -47,9 +57,12 @@ def read_kernel(
     """
     problems: list[Problem] = []
     top = Table(manifest, data, problems)
-    top.expect(("kernel", "buffer", "stage", "case"), ("composition",))
+    kind = kind_of(data)
+    staged = ("stage",) if kind == CUDA else ()
+    top.expect(("kernel", "buffer", *staged, "case"), ("composition",) if staged else ())
     groups: dict[str, list[Table]] = {}
-    for key in ("buffer", "stage", "case"):
+    groups["stage"] = []
+    for key in ("buffer", *staged, "case"):
         groups[key] = []
         with collecting(problems):
             groups[key] = _tables(top, key)
@@ -74,9 +87,12 @@ def _tables(top: Table, key: str) -> list[Table]:
 
 def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table]], sm_count: int) -> Kernel:
     problems, manifest = head.problems, top.where
+    kind = kind_of(top.data)
     head.expect(
-        ("name", "source", "operation", "determinism", "accumulator"),
+        ("name", *NEEDED[kind], "operation", "determinism", "accumulator"),
         (
+            "kind",
+            *ALLOWED[kind],
             "defines",
             "shape_defines",
             "order",
@@ -124,10 +140,13 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
     probe: OrderProbe | None = None
     with collecting(problems):
         probe = read_probe(head, inputs, plans, used)
+    program: Program | None = None
+    with collecting(problems):
+        program = read_program(root, head, kind, inputs, plans)
     with collecting(problems):
         return Kernel(
             name=head.name("name"),
-            source=_source(root, manifest, head),
+            source=source_of(root, manifest, head, kind),
             operation=head.text("operation"),
             determinism=head.enum("determinism", Determinism, [d.value for d in Determinism]),
             accumulator=head.choice("accumulator", DTYPE_BYTES),
@@ -145,21 +164,9 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
             atomics=head.text("atomics") if "atomics" in head.data else "",
             composition=composition,
             fingerprint=probe,
+            program=program,
         )
     raise problems.pop()
-
-
-def _source(root: Path, manifest: str, head: Table) -> str:
-    text = head.text("source")
-    path = resolve_inside(root, (root / manifest).parent, text)
-    if path is None:
-        raise head.wrong("source", f"a file under {root}", "copy the file into the suite")
-    if not is_file(path):
-        raise head.wrong("source", "an existing file, named from the manifest's folder")
-    shown = path.relative_to(root.resolve()).as_posix()
-    if not is_plain_path(shown):
-        raise head.wrong("source", PLAIN_PATH_FORM)
-    return shown
 
 
 def _device_derived(head: Table, groups: Mapping[str, list[Table]], numbers: Mapping[str, int]) -> bool:

@@ -57,6 +57,12 @@ def source_files(suite: Suite, kernel: Kernel) -> tuple[SourceFile, ...]:
     suite (absolute, through `..` or through links), and for one whose name only the preprocessor knows.
     """
     root = suite.root.resolve()
+    if kernel.program is not None:
+        # Its own tools read it: what belongs to it is what the manifest names.
+        return tuple(
+            SourceFile(name, _read(root / name, name))
+            for name in dict.fromkeys((kernel.source, *kernel.program.files))
+        )
     first = resolve_inside(root, root, kernel.source)
     if first is None:
         raise UsageError(
