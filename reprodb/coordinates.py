@@ -219,6 +219,7 @@ def _kernel(baseline: Side, candidate: Side, parts: frozenset[str]) -> Kernel:
     return replace(
         source.kernel,
         stages=_stages(source.kernel, shape.kernel),
+        composition=shape.kernel.composition,
         defines=_defines(baseline, candidate, parts),
         cases=(case,),
     )
@@ -228,7 +229,7 @@ def _stages(source: Kernel, shape: Kernel) -> tuple[Stage, ...]:
     if len(source.stages) != len(shape.stages):
         return source.stages  # shape and source are one coordinate then
     return tuple(
-        replace(a, grid=b.grid, block=b.block, shared=b.shared)
+        replace(a, grid=b.grid, per_batch=b.per_batch, block=b.block, shared=b.shared)
         for a, b in zip(source.stages, shape.stages, strict=True)
     )
 
@@ -283,7 +284,10 @@ def _shape_differs(baseline: Side, candidate: Side) -> bool:
         {name: value for name, value in side.kernel.defines if name in shaping}
         for side in (baseline, candidate)
     ]
-    launches = [[(s.grid, s.block, s.shared) for s in side.kernel.stages] for side in (baseline, candidate)]
+    launches = [
+        (side.kernel.composition, [(s.dims, s.block, s.shared) for s in side.kernel.stages])
+        for side in (baseline, candidate)
+    ]
     return values[0] != values[1] or launches[0] != launches[1]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprodb.domain import Arg, ArgKind, Artifact, Buffer, Case, Kernel, Role, Stage
-from reprodb.errors import ExecutionError
+from reprodb.errors import ExecutionError, UnsupportedError
 from reprodb.executors.model.device import Memory, Region
 from reprodb.executors.model.emit import float_bits
 from reprodb.executors.model.engine import ModelExecutor, Program, run
@@ -116,6 +116,12 @@ class Recorder:
         if artifact.ptx is None:
             raise ExecutionError(
                 f"{kernel.name}: the artifact has no PTX, and the model executes nothing else"
+            )
+        if kernel.composition is not None:
+            raise UnsupportedError(
+                f"{kernel.name} serves requests in compositions: a trace follows launches of one shape",
+                allowed="kernels without a [composition]",
+                remedy=f"reprodb explain and reprodb code say what moved in {kernel.name}",
             )
         executor = ModelExecutor(cache)
         self.program: Program = executor.program(kernel.name, artifact.ptx, kernel.stages, artifact)
