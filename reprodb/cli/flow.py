@@ -72,7 +72,7 @@ def record_run(
 ) -> RecordedRun:
     """Carry out a run and record it; finished but for its exit code, which the caller sets with `finish`.
 
-    A run that is interrupted keeps its recorded results and stays incomplete; the KeyboardInterrupt says so.
+    A nightly is not finished either: whoever judges it finishes it. A run that is interrupted keeps its recorded results and stays incomplete; the KeyboardInterrupt says so.
     Raises ReprodbError where nothing can be planned or executed.
     """
     listener.stage("device")
@@ -92,8 +92,13 @@ def record_run(
                 listener.said(f"canary {canary.name}: {canary.sentence}")
         listener.stage("results")
         run_id = _record(plan, replace(run, canaries=canaries), bench, database, listener)
-        database.finish(run_id, None, now(), canaries=canaries)
-    return RecordedRun(database.run(run_id), database.results(run_id), plan.suite, bench.where.sentence)
+        if options.kind == "nightly":
+            # Not finished before it is judged: one that is killed on the way is incomplete, and is resumed.
+            made = replace(database.run(run_id), canaries=canaries, finished_at=now())
+        else:
+            database.finish(run_id, None, now(), canaries=canaries)
+            made = database.run(run_id)
+    return RecordedRun(made, database.results(run_id), plan.suite, bench.where.sentence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ def judge_night(
         diff = replace(diff, notes=(*diff.notes, *idle_rules(policy, diff)))
     if not any(c.fatal and not c.ok for c in run.canaries):
         database.accept(acceptable(diff.comparisons, policy))
-    database.finish(run_id, diff.exit_code, now)
+    database.finish(run_id, diff.exit_code, now, canaries=run.canaries)
     return diff
 
 

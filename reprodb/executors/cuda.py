@@ -574,7 +574,7 @@ class CudaExecutor:
         try:
             yield
         except (self._driver.CUDADriverError, self._runtime.CUDARuntimeError) as error:
-            failure = DeviceError(f"{doing}: {error}")
+            failure = DeviceError(f"{doing}: {error}", remedy=_remedy(str(error)))
             failure.sticky = self._lost()
             raise failure from error
 
@@ -585,6 +585,26 @@ class CudaExecutor:
         except self._runtime.CUDARuntimeError:
             return True
         return False
+
+
+# What to do about CUDA's errors that are not the kernel's fault, by a part of their names.
+_REMEDIES = (
+    (
+        "InsufficientDriver",
+        "CuPy is newer than this driver: pip install 'reprodb[cuda12]', or a newer driver",
+    ),
+    (
+        "UNSUPPORTED_PTX_VERSION",
+        "the compiler is newer than this driver: an older toolkit, or a newer driver",
+    ),
+    ("NO_BINARY_FOR_GPU", "build for this GPU: leave --arch out, or name its architecture"),
+    ("MemoryAllocation", "a smaller case; and see which other programs use the card"),
+    ("DevicesUnavailable", "another process holds the card for itself alone"),
+)
+
+
+def _remedy(error: str) -> str:
+    return next((remedy for part, remedy in _REMEDIES if part in error), "")
 
 
 def _changed_input(name: str) -> ExecutionError:

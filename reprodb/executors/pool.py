@@ -25,6 +25,7 @@ from reprodb.executors import frames
 from reprodb.executors.base import ExecutorOptions, Platform
 from reprodb.executors.task import Outcome, Task
 from reprodb.executors.worker import Hello, Refusal, Reply
+from reprodb.limits import cgroup_parent, group_around
 
 # How long an executor may take to open: CuPy and a context take seconds on a cold, busy machine.
 START_SECONDS = 120.0
@@ -36,6 +37,9 @@ REAP_SECONDS = 10.0
 TAIL_BYTES = 16 << 10
 _READ_BYTES = 1 << 20
 _STEP_SECONDS = 3600.0
+# CPU time of a result, by its limit on the clock: that comes first, unless this process itself is stopped.
+_CPU_A_SECOND = 8.0
+_CPU_START = 60.0
 
 WORKER_MODULE = "reprodb.executors.worker"
 _BOOT = (
@@ -68,7 +72,12 @@ class _Worker:
     """One child process, its pipes and what it is doing."""
 
     def __init__(
-        self, module: str, options: ExecutorOptions, environment: dict[str, str], folder: Path
+        self,
+        module: str,
+        hello: Hello,
+        environment: dict[str, str],
+        folder: Path,
+        beside: Path | None,
     ) -> None:
         task_end, self._tasks = os.pipe()
         self.replies, reply_end = os.pipe()
@@ -101,7 +110,8 @@ class _Worker:
         self.ticket: int | None = None
         self.group: tuple[str, str] | None = None
         self.ready = False
-        self.post(frames.pack(Hello(os.getpid(), options)))
+        self.enclosure = group_around(self.process.pid, beside)
+        self.post(frames.pack(hello))
 
     @property
     def idle(self) -> bool:
@@ -154,6 +164,8 @@ class _Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(REAP_SECONDS)
+        if self.enclosure is not None:
+            self.enclosure.close()
         return _ending(self.process.returncode)
 
     def close(self) -> None:
@@ -208,6 +220,7 @@ class Pool:
             os.set_blocking(fd, False)
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self._folder = Path(tempfile.mkdtemp(prefix="reprodb-"))
+        self._beside = cgroup_parent()
 
     def __enter__(self) -> Self:
         return self
@@ -273,7 +286,8 @@ class Pool:
 
     def _hire(self) -> None:
         environment = worker_environment(self._environ, self._folder)
-        worker = _Worker(self._module, self._options, environment, self._folder)
+        hello = Hello(os.getpid(), self._options, _CPU_A_SECOND * self._limits.timeout + _CPU_START)
+        worker = _Worker(self._module, hello, environment, self._folder, self._beside)
         worker.deadline = time.monotonic() + self._limits.start
         self._workers.append(worker)
         self._selector.register(worker.replies, selectors.EVENT_READ, worker)

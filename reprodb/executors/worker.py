@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass
 from queue import SimpleQueue
 
+from reprodb import limits
 from reprodb.errors import ReprodbError
 from reprodb.executors import frames
 from reprodb.executors.arrays import Arrays
@@ -25,6 +26,7 @@ class Hello:
 
     parent: int  # its process id
     options: ExecutorOptions
+    cpu_seconds: float = 0.0  # a task's limit of CPU time; 0 for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,7 @@ def main(tasks: int, replies: int, opener: Opener = open_executor) -> None:
     _die_with(hello.parent)
     inbox: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive, args=(tasks, inbox), daemon=True).start()
-    if hello.options.memory is not None:
-        _limit_memory(hello.options.memory)
+    limits.apply(limits.Limits(memory=hello.options.memory))
     arrays = Arrays()
     try:
         executor, platform = opener(hello.options, arrays)
@@ -63,6 +64,8 @@ def main(tasks: int, replies: int, opener: Opener = open_executor) -> None:
     _reply(replies, platform)
     while True:
         task: Task = frames.unpack(inbox.get())
+        if hello.cpu_seconds:
+            limits.allow_cpu(hello.cpu_seconds)
         _reply(replies, perform(executor, task, arrays))
 
 
@@ -85,11 +88,3 @@ def _die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)  # it died before the request was made
-
-
-def _limit_memory(limit: int) -> None:
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    bound = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
-import resource
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from reprodb import limits
 from reprodb.domain import BuildRequest, Code
 from reprodb.errors import ReprodbError
 from reprodb.toolchains.protocol import CompileOutput
@@ -20,7 +20,8 @@ _FRAME = 8  # bytes of a length, little endian
 
 # Far above what compilers of kernels need, low enough that a runaway one does not take the machine along.
 _MEMORY = 32 * 1024**3
-_FILE = 2 * 1024**3
+# CPU of one job; the pool's limit on the clock comes first, unless the pool itself is stopped.
+_CPU_SECONDS = 1200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,7 @@ def carry_out(job: Job) -> Done:
 
 def main() -> None:
     """Serve jobs from standard input until it closes. Answers go to what was standard output."""
-    _limit(resource.RLIMIT_AS, _MEMORY)
-    _limit(resource.RLIMIT_FSIZE, _FILE)
-    _limit(resource.RLIMIT_CORE, 0)
+    limits.apply(limits.Limits(memory=_MEMORY))
     answers = os.fdopen(os.dup(1), "wb")
     # Whatever a compiler prints must not mix with the answers.
     os.dup2(2, 1)
@@ -97,9 +96,5 @@ def main() -> None:
             job = receive(sys.stdin.buffer)
         except EOFError:
             return
+        limits.allow_cpu(_CPU_SECONDS)
         send(answers, carry_out(job))
-
-
-def _limit(which: int, value: int) -> None:
-    _, hard = resource.getrlimit(which)
-    resource.setrlimit(which, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))

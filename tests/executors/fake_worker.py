@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from reprodb.domain import Artifact, Case, CodeOrigin, Kernel, Lane, Pairs, Samples
 from reprodb.errors import ExecutionError, UnsupportedError
@@ -47,6 +48,12 @@ class Scripted:
             error = DeviceError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
             error.sticky = True
             raise error
+        elif verb == "vanish":
+            # The mark that it is gone lies where the next worker looks.
+            Path(os.environ["TMPDIR"], "gone").touch()
+            error = DeviceError("cudaErrorDeviceUninitialized: the device is gone")
+            error.sticky = True
+            raise error
         elif verb == "refuse":
             raise UnsupportedError("ex2.approx.f32 at line 12")
         elif verb == "launch":
@@ -55,6 +62,9 @@ class Scripted:
             raise ZeroDivisionError("a bug")
         elif verb == "memory":
             bytearray(int(argument))
+        elif verb == "write":
+            with Path(os.environ["TMPDIR"], "endless").open("wb") as file:
+                file.truncate(int(argument))  # sparse: the limit counts the size, the disk nothing
         elif verb == "print":
             line = "x" * 1023 + "\n"
             for _ in range(int(argument)):
@@ -69,6 +79,8 @@ def open_scripted(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, P
     if options.name == "dying":
         os.write(1, b"cannot load the driver")
         os._exit(9)
+    if options.name == "vanishing" and Path(os.environ["TMPDIR"], "gone").exists():
+        raise ExecutionError("no device is left", remedy="reprodb doctor")
     if options.name == "slow":
         signal.pause()
     executor = Scripted()

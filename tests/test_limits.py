@@ -1,0 +1,114 @@
+"""What a worker may take of the machine, by trying to take more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprodb import limits
+from reprodb.domain import Status
+from tests.test_pool import open_pool, task
+
+PRELUDE = "import os, sys, time, resource\nfrom reprodb import limits\n"
+UNPRIVILEGED = "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+
+
+def child(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, timeout=60)
+
+
+ENDLESS = {
+    "CPU time": ("limits.allow_cpu(0.2)\nwhile True: pass", -24, ""),  # SIGXCPU
+    "CPU time of a second task": (
+        "limits.allow_cpu(0.2); limits.allow_cpu(9.0)\n"
+        "end = time.process_time() + 1.2\nwhile time.process_time() < end: pass",
+        0,
+        "",
+    ),
+    "a file": (
+        "limits.apply(limits.Limits(file_bytes=1000))\nimport tempfile\n"
+        "tempfile.TemporaryFile().truncate(1001)",
+        1,
+        "File too large",
+    ),
+    "processes": (
+        f"{UNPRIVILEGED}limits.apply(limits.Limits(processes=3))\n"
+        "for n in range(9):\n    if os.fork() == 0: time.sleep(1); os._exit(0)",
+        1,
+        "Resource temporarily unavailable",
+    ),
+    "memory": ("limits.apply(limits.Limits(memory=1 << 30))\nbytearray(2 << 30)", 1, "MemoryError"),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_limit_ends_what_runs_away(what: str) -> None:
+    code, ended, said = ENDLESS[what]
+    done = child(code)
+    assert (done.returncode, said in done.stderr) == (ended, True), done.stderr
+
+
+def test_what_is_lower_already_stays() -> None:
+    done = child(
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+        "limits.apply(limits.Limits())\nprint(resource.getrlimit(resource.RLIMIT_FSIZE))"
+    )
+    assert done.stdout == "(500, 500)\n", done.stderr
+
+
+def test_workers_run_under_limits_and_one_costs_its_result_alone() -> None:
+    with open_pool() as pool:
+        large, modest = pool.run([task(f"write {limits.FILE_BYTES + 1}"), task("sum")])
+    assert large.status is Status.CRASHED
+    assert "File too large" in large.error
+    assert modest.status is Status.OK
+
+
+# --- cgroup: a tree of files stands in for the system's -----------------------------------------
+
+
+@pytest.fixture(name="tree")
+def a_cgroup_tree(tmp_path: Path) -> Path:
+    """`/runner.slice/job.scope` is where this process is; its parent may be written."""
+    job = tmp_path / "runner.slice" / "job.scope"
+    job.mkdir(parents=True)
+    (tmp_path / "runner.slice" / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    (tmp_path / "runner.slice" / "cgroup.procs").touch()
+    (tmp_path / "own").write_text("0::/runner.slice/job.scope\n")
+    return tmp_path
+
+
+def test_a_worker_gets_a_group_beside_its_parents(tree: Path) -> None:
+    parent = limits.cgroup_parent(tree, tree / "own")
+    assert parent == tree / "runner.slice"
+    group = limits.group_around(4711, parent)
+    folder = parent / "reprodb-worker-4711"
+    assert group is not None
+    texts = {path.name: path.read_text().strip() for path in folder.iterdir()}
+    assert (texts["cgroup.procs"], texts["pids.max"], texts["memory.swap.max"]) == ("4711", "512", "0")
+    assert 0 < int(texts["memory.max"]) < limits.machine_memory()
+    for path in folder.iterdir():  # the system's own files go with the folder
+        path.unlink()
+    group.close()
+    assert not folder.exists()
+    group.close()
+
+
+@pytest.mark.parametrize("text", ["", "0::/\n", "4:memory:/a\n", "0::/other.slice/x\n"])
+def test_where_there_can_be_none(tree: Path, text: str) -> None:
+    (tree / "own").write_text(text)
+    assert limits.cgroup_parent(tree, tree / "own") is None
+    assert limits.cgroup_parent(tree, tree / "absent") is None
+    assert limits.group_around(os.getpid(), None) is None
+
+
+def test_a_controller_that_is_missing_and_a_group_that_is_there_already(tree: Path) -> None:
+    parent = tree / "runner.slice"
+    (parent / "reprodb-worker-1").mkdir()
+    assert limits.group_around(1, parent) is None
+    (parent / "cgroup.subtree_control").write_text("cpu\n")
+    assert limits.cgroup_parent(tree, tree / "own") is None
