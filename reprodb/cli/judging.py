@@ -183,7 +183,8 @@ def write_github(
 ) -> None:
     """Step summary, outputs and annotations, where GitHub runs the command.
 
-    Annotations stand on the kernel's line where its suite is given. The step's outputs are `verdict` (the
+    Annotations stand on the kernel's line where its suite is given, or lies in the checkout's `kernels` under
+    the run's name. The step's outputs are `verdict` (the
     headline), `exit-code` and `report` (the page's path, or empty).
     """
     if environ.get("GITHUB_ACTIONS") != "true":
@@ -193,8 +194,9 @@ def write_github(
     _append(environ.get("GITHUB_STEP_SUMMARY"), github.summary(diff), "step summary")
     _append(environ.get("GITHUB_OUTPUT"), github.outputs(diff, str(report or "")), "file of outputs")
     folder = ""
+    workspace = Path(environ.get("GITHUB_WORKSPACE", ".")).resolve()
+    suite = suite or _suite_of(workspace / "kernels", diff.candidate.suite)
     if suite is not None:
-        workspace = Path(environ.get("GITHUB_WORKSPACE", ".")).resolve()
         root = suite.root.resolve()
         folder = str(root.relative_to(workspace)) if root.is_relative_to(workspace) else ""
     for line in github.annotations(diff, folder, _line_finder(suite)):
@@ -209,6 +211,17 @@ def _append(file: str | None, text: str, what: str) -> None:
             stream.write(text)
     except OSError as error:
         raise StoreError(f"the {what} {file} cannot be written: {error.strerror}") from None
+
+
+def _suite_of(folder: Path, name: str) -> Suite | None:
+    """The suite in that folder where it has that name: what `diff` annotates, which is given runs alone."""
+    from reprodb.suite import load_suite
+
+    try:
+        found = load_suite(folder)
+    except ReprodbError:
+        return None
+    return found if found.name == name else None
 
 
 def _line_finder(suite: Suite | None) -> Callable[[Kernel], int | None] | None:

@@ -28,7 +28,7 @@ CELLS = 40
 # Opcode rows a function.
 OPCODE_ROWS = 8
 # Characters of side-by-side code a page carries; past it, counts alone.
-CODE_BUDGET = 120_000
+CODE_BUDGET = 100_000
 # Code is put side by side for this many pairs of artifacts at most.
 CODE_PAIRS = 24
 # Findings of a page that carry their claim card; the others name the command that prints it.

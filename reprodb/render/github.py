@@ -140,7 +140,7 @@ def _told(c: Comparison) -> str:
     parts = [c.attribution.sentence if c.attribution else ""]
     if c.loss:
         parts.append(f"{c.loss.odd} of {c.loss.of} repetitions of {c.loss.output} differ: {c.loss.where}")
-    if c.churn:
+    if c.churn and not c.loss:
         parts = [c.churn.mode]
     if c.candidate is not None and c.candidate.status is not Status.OK:
         parts.append(f"{c.candidate.status.value}: {c.candidate.error}")

@@ -400,6 +400,7 @@ def _comparisons(out: "Console", ordered: Sequence[Comparison]) -> None:
         out.print(table)
     for c in rows:
         _failure(out, c)
+    _advice(out, [c for c in rows if c.loss])
     if churns:
         _line(out, "arrival order, which never gates:", "dim")
     for group in churn_groups(churns, opened=False):
@@ -494,11 +495,18 @@ def _no_result(out: "Console", c: Comparison) -> None:
 
 
 def _failure(out: "Console", c: Comparison) -> None:
-    """What a failed row has to say, and what a loss advises."""
+    """What a failed row has to say."""
     side = c.candidate
     if side is not None and side.status is not Status.OK:
         _line(out, f"{name(c.kernel)}, {name(side.profile)}: {side.status.value}", "bold red")
         for line in lines(side.error or (side.build.log if side.build else ""), 12):
             _line(out, f"    {line}")
-    for command in c.loss.advice if c.loss else ():
-        _line(out, f"    try: {command}", "dim")
+
+
+def _advice(out: "Console", lost: Sequence[Comparison]) -> None:
+    """What to try where determinism was lost: for the first row; the others differ in their names alone."""
+    for c in lost[:1]:
+        for command in c.loss.advice if c.loss else ():
+            _line(out, f"    try: {command}", "dim")
+    if len(lost) > 1:
+        _line(out, f"    and the same for the other {count(len(lost) - 1, 'row')} that lost it", "dim")

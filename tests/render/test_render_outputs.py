@@ -3,13 +3,15 @@
 import io
 import re
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as Tree
 
 import pytest
 from rich.console import Console
 
+from reprodb.cli.judging import write_github
 from reprodb.domain import Accuracy, CanaryOutcome, Kernel
-from reprodb.findings import Diff, Verdict
+from reprodb.findings import Comparison, Diff, Verdict
 from reprodb.render import github, junit, terminal
 from reprodb.render.timeline import moments
 from tests.render import samples
@@ -269,3 +271,40 @@ def test_line_of_gets_the_kernel() -> None:
     (text,) = github.annotations(Diff(None, samples.run(), (samples.changed(),)), line_of=line_of)
     assert seen == [samples.TREE]
     assert "line=1," in text
+
+
+def churned_and_lost() -> Comparison:
+    """An arrival-order result whose guaranteed witness showed several patterns."""
+    return replace(samples.churn(), verdict=Verdict.DETERMINISM_LOST, loss=samples.lost().loss, gated=True)
+
+
+def test_an_annotation_of_a_lost_witness_says_so_although_the_result_churns() -> None:
+    (line,) = github.annotations(Diff(None, samples.run(), (churned_and_lost(),)))
+    assert "3 of 100 repetitions of total differ: first third" in line
+    assert "most frequent" not in line
+
+
+def test_what_to_try_is_told_once() -> None:
+    rows = tuple(
+        replace(samples.lost(), kernel=f"tree_{n}", gate_reason="determinism lost") for n in range(4)
+    )
+    text = printed(replace(samples.eventful(), comparisons=rows))
+    assert text.count("try: compute-sanitizer") == 2
+    assert "and the same for the other 3 rows that lost it" in text
+    assert "; determinism lost" not in text
+
+
+def test_a_diff_that_is_given_runs_alone_annotates_the_checkout_s_suite(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    root = Path(__file__).parents[2]
+    value = Diff(samples.run(1), samples.run(2), (samples.changed(),))
+    environment = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(root)}
+    write_github(value, environ=environment)
+    source = (root / "kernels" / "_lib" / "sum_squares.cu").read_text().splitlines()
+    (place,) = re.findall(r"::error file=kernels/_lib/sum_squares.cu,line=(\d+),", capsys.readouterr().err)
+    assert "sumSquaresPartials" in source[int(place) - 1]
+    # Another suite, or none: the path as the suite has it.
+    for folder, run in ((tmp_path, samples.run(2)), (root, replace(samples.run(2), suite="other"))):
+        write_github(replace(value, candidate=run), environ=environment | {"GITHUB_WORKSPACE": str(folder)})
+        assert "::error file=_lib/sum_squares.cu,line=1," in capsys.readouterr().err

@@ -1,7 +1,7 @@
 "use strict";
 // Only comfort: tables sort by a click on a heading, long ones can be filtered, commands copy. The page is
 // whole without it.
-const FILTER_FROM = 12;
+const FILTER_FROM = 15;
 for (const table of document.querySelectorAll("table[data-sortable]")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
