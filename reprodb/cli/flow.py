@@ -72,8 +72,9 @@ def record_run(
 ) -> RecordedRun:
     """Carry out a run and record it; finished but for its exit code, which the caller sets with `finish`.
 
-    A nightly is not finished either: whoever judges it finishes it. A run that is interrupted keeps its recorded results and stays incomplete; the KeyboardInterrupt says so.
-    Raises ReprodbError where nothing can be planned or executed.
+    A nightly is not finished either: whoever judges it finishes it. A run that is interrupted keeps its
+    recorded results and stays incomplete; the KeyboardInterrupt says so. Raises ReprodbError where nothing
+    can be planned or executed.
     """
     listener.stage("device")
     with terminated_as_interrupt(), opened_bench(options, listener) as bench:
