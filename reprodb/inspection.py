@@ -87,7 +87,7 @@ def manifest_remarks(suite: Suite, kernel: Kernel) -> Iterator[Remark]:
     floats = "float" in kernel.accumulator
     if not kernel.tags:
         yield _warning("tags", kernel, "has no tags to be chosen by", 'tags = ["…"]')
-    if guaranteed and floats and not kernel.order:
+    if guaranteed and floats and kernel.stages and not kernel.order:
         yield _warning(
             "order", kernel, f"claims {kernel.determinism} and does not say its order", 'order = "…"'
         )
