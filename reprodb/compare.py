@@ -171,7 +171,7 @@ def _one_side(
     baseline_run: Run | None,
     candidate_run: Run | None,
     fetch: Fetch,
-    serial: Result | None,
+    background: Background,
 ) -> Comparison:
     """A row with bits on one side at most."""
     either = _known(candidate or baseline)
@@ -188,12 +188,16 @@ def _one_side(
     note = candidate.friendly
     if baseline is not None:
         note = f"the baseline has no result ({_result_error(baseline)})"
-    effects = batch_effects(candidate, serial, fetch)
+    effects = batch_effects(candidate, background.serial, fetch)
     loss = loss_by_batch(effects, loss_of(candidate_run, candidate, fetch), candidate)
     if loss is not None:
         verdict = Verdict.DETERMINISM_LOST
         note = note or "nothing to compare with: the bits differ inside this run"
-    note = "; ".join(filter(None, [note, *batch_notes(candidate, serial, effects)]))
+    bound = ""
+    guaranteed = any(o.determinism.guaranteed for o in candidate.outputs)
+    if loss is None and guaranteed and candidate.lane is Lane.MEASURED:
+        bound = _bound(candidate_run, candidate, background)
+    note = "; ".join(filter(None, [note, *batch_notes(candidate, background.serial, effects), bound]))
     return Comparison(*names, baseline, candidate, verdict, accuracy, loss=loss, note=note, batch=effects)
 
 
@@ -244,9 +248,9 @@ def compare_results(
     `across` names obstacles of ACROSS to compare over, labelled and without gating.
     """
     if baseline is None or candidate is None or Status.OK not in (baseline.status, candidate.status):
-        return _one_side(baseline, candidate, baseline_run, candidate_run, fetch, background.serial)
+        return _one_side(baseline, candidate, baseline_run, candidate_run, fetch, background)
     if baseline.status is not Status.OK or candidate.status is not Status.OK:
-        row = _one_side(baseline, candidate, baseline_run, candidate_run, fetch, background.serial)
+        row = _one_side(baseline, candidate, baseline_run, candidate_run, fetch, background)
         return attribute(row, baseline_run, candidate_run, background=background)
 
     obstacles = _obstacles(baseline, candidate, baseline_run, candidate_run)

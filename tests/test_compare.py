@@ -416,6 +416,16 @@ def test_the_bound_is_stated_on_the_measured_lane_alone() -> None:
     assert compare(make_result(), make_result()).note == ""
 
 
+def test_a_first_night_states_its_bound_too() -> None:
+    """Equal repetitions are a claim where nothing is there to compare them with as well."""
+    run = make_run(2, lane=Lane.MEASURED, device=H200)
+    first = compare_results(None, make_result(lane=Lane.MEASURED), None, run, never)
+    assert (first.verdict, first.note) == (Verdict.NO_BASELINE, "0 of 100 bounds the rate below 3 % (95 %)")
+    assert compare_results(None, make_result(), None, make_run(2), never).note == ""
+    free = make_result(lane=Lane.MEASURED, determinism=Determinism.NOT_GUARANTEED)
+    assert compare_results(None, free, None, run, never).note == ""
+
+
 @pytest.mark.parametrize(
     ("n", "words"), [(20, "14 %"), (100, "3 %"), (300, "1 %"), (1000, "0.3 %"), (1_000_000, "0.0003 %")]
 )
