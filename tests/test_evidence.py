@@ -80,8 +80,12 @@ def test_the_model_predicts_every_guaranteed_pattern_and_witness(
     store: Store, label: str, suite: Path, tmp_path: Path
 ) -> None:
     """Compiled afresh, executed on the CPU: the same bytes as the GPU's, buffer by buffer."""
-    loaded = load_suite(suite)
     measured = {(r.kernel.name, r.profile): r for r in rows(store, label)}
+    # What came to the suite after that night is not in it.
+    names = {name for name, _ in measured}
+    loaded = load_suite(suite)
+    loaded = replace(loaded, kernels=tuple(k for k in loaded.kernels if k.name in names))
+    assert {k.name for k in loaded.kernels} == names
     executor = ModelExecutor()
     compared = 0
     for artifact, kernel_name, profile in _artifacts(loaded, tmp_path):
