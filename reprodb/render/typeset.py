@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 _CODE = r"0x[0-9a-f]{1,16}\b|\b(?=[a-f]*\d)[0-9a-f]{12,64}\b"
 _WHOLE = "|".join(
     (
-        r"(?<![\w.-])--?[A-Za-z][\w=+]{0,23}(?![\w+-])",  # -fmad=false
-        r"\b[A-Z][A-Z0-9.]{1,20} [\d,]+ → [\d,]+",  # FFMA 8 → 0
-        r"\b(?:nvrtc|nvcc|ptxas|version) [\d.]{2,14}\d(?: → [\d.]{2,14}\d)?",
+        r"(?<![\w.-])--?[A-Za-z][\w=+]{0,20}(?![\w+-])",  # -fmad=false
+        r"\b[A-Z][A-Z0-9.]{1,13} [\d,]{1,5} → [\d,]{1,5}\b",  # FFMA 8 → 0
+        r"\b(?:nvrtc|nvcc|ptxas|version) [\d.]{2,8}\d(?: → [\d.]{2,8}\d)?",
         r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?\b",
-        r"(?<![\w.-])(?=[\w-]*\d|no-)[A-Za-z_]\w{0,11}(?:-\w{1,10}){1,2}(?![\w-]|\.\w)",  # nvcc12-no-fmad
+        r"(?<![\w.-])(?=[\w-]*\d|no-)[A-Za-z_]\w{0,8}(?:-\w{1,7}){1,2}(?![\w-]|\.\w)",  # nvcc12-no-fmad
     )
 )
 _TOKEN = re.compile(f"(?P<code>{_CODE})|(?P<whole>{_WHOLE})")

@@ -39,7 +39,7 @@ def test_a_reader_sees_the_text_as_it_is(text: str) -> None:
 def test_no_markup_but_its_own_and_no_long_piece_that_cannot_break(text: str) -> None:
     made = str(typeset(text))
     assert set(re.findall(r"<[^>]*>", made)) <= {"<code>", "</code>", '<span class="whole">', "</span>"}
-    assert all(len(piece) <= 40 for piece in re.findall(r'<span class="whole">([^<]*)', made))
+    assert all(len(piece) <= 30 for piece in re.findall(r'<span class="whole">([^<]*)', made))
 
 
 def test_names_options_and_counts_stay_whole_and_bits_are_code() -> None:
