@@ -34,6 +34,7 @@ from reprodb.domain import (
 from reprodb.errors import ReprodbError, ToolchainError, UsageError
 from reprodb.executors.task import UNPREPARED, Outcome, Prepared, Task
 from reprodb.orders import Orders, OrderTaker
+from reprodb.stress import PLAIN, STRESSES, conditions
 
 if TYPE_CHECKING:
     from reprodb.artifacts import ArtifactStore
@@ -57,9 +58,15 @@ class PlannedBuild:
     profile: Profile
     toolchain: Toolchain
     arch: str
+    condition: str = PLAIN
 
     def row(self, case: Case) -> Row:
-        return (self.kernel.name, case.name, self.profile.name, self.arch, "plain")
+        return (self.kernel.name, case.name, self.profile.name, self.arch, self.condition)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the sum is measured too: once, and under no stress."""
+        return self.kernel.fingerprint is not None and self.condition == PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +105,16 @@ def plan(
     require: Sequence[str] = (),
     cases: Sequence[str] = (),
     store: Path | None = None,
+    stress: Sequence[str] = (),
 ) -> Plan:
     """Match profiles with toolchains and list what is to be built and executed.
 
     `store` says that `found` are the toolchains of the artifacts there, because nothing is to be compiled.
 
     `arch` overrides every profile's architecture; `native` is the GPU's, sm_90 where there is none. `require`
-    names profiles that must have a toolchain. `cases` are globs over case names. Raises UsageError for names
-    that do not exist and ToolchainError where a required profile, or every profile, has no toolchain.
+    names profiles that must have a toolchain. `cases` are globs over case names. `stress` are conditions
+    beside the plain one. Raises UsageError for names that do not exist and ToolchainError where a required
+    profile, or every profile, has no toolchain.
     """
     from reprodb.profiles import architecture, check_arch
     from reprodb.programs import HOST_ARCH, OWN_PROFILES, own_toolchain, runs_under
@@ -138,6 +147,11 @@ def plan(
             if chosen and kernel.program is not None and runs_under(kernel.program, profile):
                 target = HOST_ARCH if kernel.program.device == "cpu" else arch or native or "sm_90"
                 builds.append(PlannedBuild(kernel, chosen, profile, own_toolchain(profile), target))
+    builds += [
+        replace(build, condition=condition)
+        for build in tuple(builds)
+        for condition in conditions(build.kernel, stress)
+    ]
     own_alone = bool(builds) and not any(build.kernel.program is None for build in builds)
     everything = bool(compiling) and len(skipped) == len(compiling) and not own_alone
     _check_skipped(skipped, require, everything=everything)
@@ -216,7 +230,7 @@ def carry_out(
         request = _request(planned.suite, build)
         if isinstance(request, BuildRequest):
             requests.append((build, request))
-            probe = probing(request, build.kernel)
+            probe = probing(request, build.kernel) if build.ordered else None
             probes += [] if probe is None else [(build, probe)]
         else:
             for case in build.cases:
@@ -256,7 +270,7 @@ class _Built:
     @property
     def order(self) -> bool:
         """Whether the order is probed with this artifact."""
-        probe = self.build.kernel.fingerprint
+        probe = self.build.kernel.fingerprint if self.build.ordered else None
         apart = probe is not None and bool(probe.defines) and self.build.kernel.program is None
         return probe is not None and self.probing is apart
 
@@ -287,7 +301,7 @@ class _Builder(threading.Thread):
         self._no_compile = no_compile
         # A row is done once it is executed and, where its kernel asks, its order is taken.
         builds = [*(build for build, _ in requests), *programs]
-        self.parts = sum(len(b.cases) * (2 if b.kernel.fingerprint else 1) for b in builds)
+        self.parts = sum(len(b.cases) * (2 if b.ordered else 1) for b in builds)
         self._stopped = threading.Event()
         self._made: SimpleQueue[_Built | BaseException] = SimpleQueue()
 
@@ -365,6 +379,7 @@ def _execute(
     """Hand artifacts to the pool as they come, and its outcomes on as results."""
     running: dict[int, tuple[_Row, Artifact]] = {}
     joint = _Joint()
+    apart: list[tuple[_Row, Artifact, Task]] = []
     left = builder.parts
     tickets = count()
     while left:
@@ -384,9 +399,14 @@ def _execute(
                     yield row.failed_build(artifact.build.log[:_ERROR_CHARACTERS], artifact), artifact
                     left -= 1
                     continue
+                task = replace(row.task(artifact, seed), prepared=built.prepared)
+                if build.condition != PLAIN and STRESSES[build.condition].apart:
+                    apart.append((row, artifact, task))
+                    left -= 1
+                    continue
                 ticket = next(tickets)
                 running[ticket] = (row, artifact)
-                pool.submit(ticket, replace(row.task(artifact, seed), prepared=built.prepared))
+                pool.submit(ticket, task)
         for ticket, outcome in pool.poll() if left else ():
             if ticket in running:
                 row, artifact = running.pop(ticket)
@@ -396,6 +416,25 @@ def _execute(
             for name, found in orders.answered(ticket, outcome):
                 left -= 1
                 yield from joint.order(name, found)
+    for row, artifact, task in apart:
+        yield row.result(_alone(pool, task), artifact), artifact
+
+
+def _alone(pool: Pool, task: Task) -> Outcome:
+    """A task in a process of its own, on another device where its condition asks for one."""
+    from reprodb.environment import find_gpus
+
+    device, note = None, ""
+    if task.condition == "other-device":
+        here = pool.start().device
+        others = [d for d in find_gpus().devices if here and d.name == here.name and d.uuid != here.uuid]
+        if not others:
+            model = here.name if here else "GPU"
+            return Outcome(Status.UNSUPPORTED, error=f"this machine has no other {model}")
+        device, note = others[0].index, f"ran on {others[0].uuid}"
+    with pool.another(device) as own:
+        (outcome,) = own.run([task])
+    return replace(outcome, notes=(*outcome.notes, note)) if note else outcome
 
 
 class _Joint:
@@ -406,7 +445,7 @@ class _Joint:
         self._orders: dict[Row, Fingerprint] = {}
 
     def result(self, result: Result, artifact: Artifact | None) -> Iterator[Made]:
-        if result.kernel.fingerprint is None or result.status is not Status.OK:
+        if result.kernel.fingerprint is None or result.condition != PLAIN or result.status is not Status.OK:
             yield result, artifact
         elif result.row in self._orders:
             yield replace(result, fingerprint=self._orders.pop(result.row)), artifact
@@ -443,7 +482,9 @@ class _Row:
         return replace(self.build.kernel, cases=(self.case,))
 
     def task(self, artifact: Artifact, campaign: str) -> Task:
-        return Task(artifact, self.kernel, self.repetitions, result_seed(campaign, self.build.row(self.case)))
+        # The modelled orders are those of the plain row, so that nothing but the condition differs.
+        seed = result_seed(campaign, (*self.build.row(self.case)[:4], PLAIN))
+        return Task(artifact, self.kernel, self.repetitions, seed, condition=self.build.condition)
 
     def failed_build(self, error: str, artifact: Artifact | None = None) -> Result:
         return self.result(Outcome(Status.BUILD_FAILED, error=error), artifact)
@@ -462,6 +503,7 @@ class _Row:
             build=_with_libraries(artifact.build, outcome.libraries) if artifact else None,
             origin=outcome.origin,
             input_digest=outcome.input_digest,
+            condition=self.build.condition,
             error=outcome.error,
             seconds=outcome.seconds,
             notes=outcome.notes,

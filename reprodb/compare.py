@@ -9,6 +9,7 @@ from typing import TypeVar
 from reprodb.attribute import NOTHING_KNOWN, Background, attribute, shapes_differ
 from reprodb.bounds import bound_phrase, pool
 from reprodb.deltas import Fetch, output_delta, representative
+from reprodb.dependence import under_stress
 from reprodb.domain import Accuracy, Determinism, Lane, Output, Result, Role, Run, Status
 from reprodb.errors import UsageError
 from reprodb.findings import Comparison, OutputDelta, Verdict
@@ -387,7 +388,7 @@ def compare_runs(
     (`RUN:PROFILE:KERNEL`). Raises UsageError where a side then has two results for one row.
     """
     _check_across(across)
-    return tuple(
+    rows = tuple(
         replace(
             compare_results(
                 old,
@@ -406,6 +407,7 @@ def compare_runs(
         )
         for old, new in _match(baseline.results, candidate.results, by_profile, by_kernel)
     )
+    return tuple(under_stress(row, candidate.results) for row in rows)
 
 
 def _in_plan(candidate: Side) -> Callable[[Row], bool]:
@@ -454,4 +456,4 @@ def compare_references(
             comparisons.append(
                 replace(comparison, reference_run=run.id if run else None, reference_kind=kind)
             )
-    return tuple(comparisons)
+    return tuple(under_stress(comparison, candidate.results) for comparison in comparisons)

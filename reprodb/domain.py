@@ -69,7 +69,7 @@ class Accuracy(StrEnum):
 
 
 class CodeOrigin(StrEnum):
-    """What was executed: the recorded cubin, PTX compiled by the driver or taken by the model, or a program."""
+    """What was executed: the recorded cubin, PTX that the driver compiled or the model took, or a program."""
 
     CUBIN = "cubin"
     JIT = "jit"
@@ -278,7 +278,7 @@ class Program:
 
     `function` is the callable in the kernel's source. `build` are commands run once a build, `run` is run for
     every repetition; words hold placeholders (see `placeholders`). `outputs` pairs each recorded buffer with
-    the file that the run writes, `cubins` are files of the build that hold its GPU code, `files` further files
+    the file that the run writes, `cubins` are files of the build that hold its GPU code, `files` further ones
     of the suite. `device` is gpu or cpu.
     """
 

@@ -93,8 +93,17 @@ def command_tree() -> Any:
     return typer.main.get_command(app)
 
 
+def _with_values(words: list[str]) -> list[str]:
+    """`--stress` may stand alone, and then means its quick set."""
+    return [
+        f"{word}=quick" if word == "--stress" and after.startswith("-") else word
+        for word, after in zip(words, (*words[1:], "--"), strict=False)
+    ]
+
+
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run one command and exit with its documented code (errors.Exit; 130 for Ctrl-C)."""
     with ending.interrupts_heard(), ending.readers_may_leave():
-        code = ending.code_of(lambda: command_tree()(args=argv, prog_name="reprodb"))
+        words = _with_values(sys.argv[1:] if argv is None else argv)
+        code = ending.code_of(lambda: command_tree()(args=words, prog_name="reprodb"))
     sys.exit(code)

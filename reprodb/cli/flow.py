@@ -49,6 +49,7 @@ class RunOptions:
     seed: int | None = None
     resume: str | None = None
     keep: bool = False
+    stress: tuple[str, ...] = ()
     kind: str = "run"
     policy: str = ""
 
@@ -76,12 +77,16 @@ def record_run(
     recorded results and stays incomplete; the KeyboardInterrupt says so. Raises ReprodbError where nothing
     can be planned or executed.
     """
+    from reprodb.stress import left_out
+
     listener.stage("device")
     with terminated_as_interrupt(), opened_bench(options, listener) as bench:
         listener.stage("plan")
         plan = make_plan(options, bench)
         for skipped in plan.skipped:
             listener.said(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}")
+        for name in left_out(options.stress, bench.where.lane):
+            listener.said(f"stress {name} is left out: it takes a GPU")
         if options.resume is None:
             run = _new_run(options, plan, bench, now)
         else:
@@ -163,6 +168,7 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
     from reprodb.campaign import plan
     from reprodb.profiles import bundled_profiles, check_required, load_profiles, select
     from reprodb.programs import OWN_PROFILES
+    from reprodb.stress import left_out
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
@@ -190,6 +196,7 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
         repetitions=options.repetitions,
         require=options.require,
         cases=options.cases,
+        stress=[s for s in options.stress if s not in left_out(options.stress, where.lane)],
         store=store.root if options.no_compile else None,
     )
 

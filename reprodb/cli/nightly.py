@@ -40,7 +40,7 @@ from reprodb.cli.options import (
     TimeoutOption,
     TimingsOption,
 )
-from reprodb.cli.run import CaseOption, KeepOption, NoCompileOption, ResumeOption, SeedOption
+from reprodb.cli.run import CaseOption, KeepOption, NoCompileOption, ResumeOption, SeedOption, StressOption
 
 if TYPE_CHECKING:
     from reprodb.cli.flow import RecordedRun
@@ -76,6 +76,7 @@ def nightly(
     seed: SeedOption = None,
     resume: ResumeOption = None,
     keep: KeepOption = False,
+    stress: StressOption = None,
     policy: PolicyOption = None,
     ledger: LedgerOption = None,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the report is written.")] = Path(
@@ -97,6 +98,7 @@ def nightly(
     from reprodb.cli import judging
     from reprodb.cli.flow import RunOptions, open_database, record_run, utc_now
     from reprodb.cli.timings import Timed
+    from reprodb.stress import chosen
 
     rules, blessings = judging.policy_at(policy), judging.ledger_at(ledger)
     options = RunOptions(
@@ -118,6 +120,7 @@ def nightly(
         seed=seed,
         resume=resume,
         keep=keep,
+        stress=chosen(stress),
         kind="nightly",
         policy=rules.text(),
     )

@@ -39,7 +39,8 @@ class Listener(Protocol):
 
 def describe(result: Result) -> str:
     """One line about a result: `sum_squares_tree ramp1000-4194915 default: 1 pattern of 100, 0x4b25426d`."""
-    name = f"{result.kernel.name} {result.case.name} {result.profile}"
+    under = "" if result.condition == "plain" else f" [{result.condition}]"
+    name = f"{result.kernel.name} {result.case.name} {result.profile}{under}"
     if result.status is not Status.OK:
         first = next((line for line in result.error.splitlines() if line.strip()), "no reason given")
         from reprodb.render.text import visible

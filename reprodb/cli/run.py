@@ -54,6 +54,15 @@ SeedOption = Annotated[
 ResumeOption = Annotated[
     str | None, typer.Option("--resume", metavar="RUN", help="Go on with an interrupted run.")
 ]
+StressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--stress",
+        metavar="[NAME,…]",
+        help="Run again under conditions: quick (the option alone), all, poison-00, poison-ff, offset, "
+        "contention, fresh, other-device.",
+    ),
+]
 KeepOption = Annotated[bool, typer.Option("--keep", help="Store patterns above 16 MiB whole.")]
 
 
@@ -82,6 +91,7 @@ def run(
     seed: SeedOption = None,
     resume: ResumeOption = None,
     keep: KeepOption = False,
+    stress: StressOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_level: LogLevelOption = LogLevel.INFO,
     log_file: LogFileOption = None,
@@ -94,6 +104,7 @@ def run(
     is missing or a canary failed.
     """
     from reprodb.cli.flow import RunOptions, open_database, record_run, utc_now
+    from reprodb.stress import chosen
 
     options = RunOptions(
         suite=suite,
@@ -114,6 +125,7 @@ def run(
         seed=seed,
         resume=resume,
         keep=keep,
+        stress=chosen(stress),
     )
     log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet)
     with log as book, open_database(options, db) as database:
@@ -136,6 +148,7 @@ def run(
 
 def verdict(results: Iterable[Result], canaries: Iterable[CanaryOutcome]) -> tuple[Exit, str]:
     """The exit code of a run that is compared with nothing, and its reason in words."""
+    from reprodb.dependence import broken_under
     from reprodb.domain import Accuracy, Status
 
     failed = [canary for canary in canaries if canary.fatal and not canary.ok]
@@ -144,12 +157,14 @@ def verdict(results: Iterable[Result], canaries: Iterable[CanaryOutcome]) -> tup
         return Exit.NO_ANSWER, f"invalid: canary {names} failed"
     found = list(results)
     lost = [r for r in found if any(o.determinism.guaranteed and o.distinct > 1 for o in r.outputs)]
+    depends = {id(result): result for result, _ in broken_under(found)}
+    lost += [result for result in depends.values() if result not in lost]
     outside = [r for r in found if r.accuracy.verdict is Accuracy.OUTSIDE]
     absent = [r for r in found if r.status is not Status.OK]
     if lost or outside:
-        words = [f"{len(lost)} lost determinism"] * bool(lost) + [f"{len(outside)} inaccurate"] * bool(
-            outside
-        )
+        words = [f"{len(lost)} lost determinism"] * bool(lost)
+        words += [f"{r.kernel.name} depends on {r.condition}" for r in depends.values()]
+        words += [f"{len(outside)} inaccurate"] * bool(outside)
         return Exit.UNTRUSTWORTHY, ", ".join(words)
     if absent:
         return Exit.NO_ANSWER, f"{len(absent)} without a result"

@@ -23,10 +23,13 @@ from reprodb.domain import (
 )
 from reprodb.errors import ExecutionError, UsageError
 from reprodb.executors.arrays import Arrays
+from reprodb.stress import Pressure
 
 
 class Executor(Protocol):
     """Runs artifacts on one device. Raises ExecutionError and UnsupportedError."""
+
+    pressure: Pressure  # what the next execution is put under
 
     @property
     def lane(self) -> Lane: ...

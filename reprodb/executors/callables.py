@@ -17,6 +17,7 @@ from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Executor, collect
 from reprodb.executors.task import Prepared
 from reprodb.patterns import storage
+from reprodb.stress import NO_PRESSURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class CallableExecutor:
         self, device: Executor, prepared: Prepared, *, xp: Any = None, arrays: Arrays | None = None
     ) -> None:
         self.lane: Lane = device.lane
+        self.pressure = NO_PRESSURE
         self._device = device
         self._prepared = prepared
         self._xp = xp

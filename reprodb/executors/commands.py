@@ -19,6 +19,7 @@ from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import Executor, collect
 from reprodb.executors.task import Prepared
 from reprodb.patterns import storage
+from reprodb.stress import NO_PRESSURE
 from reprodb.toolchains.process import Runner, run_in_group
 
 # What a program sees of the environment: enough to find the driver, and what a run records that steers CUDA.
@@ -41,6 +42,7 @@ class CommandExecutor:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.lane: Lane = device.lane
+        self.pressure = NO_PRESSURE
         self._device = device
         self._prepared = prepared
         self._arrays = arrays or Arrays()

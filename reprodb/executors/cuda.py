@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Platform, collect
 from reprodb.executors.serving import Serving
 from reprodb.executors.slots import ALIGNMENT, GUARD, POISON, Arguments, Batch, Region, stride_of
+from reprodb.stress import NO_PRESSURE
 
 # What the slots of one cycle, and the kept results of one batch, may take; the rest goes in further batches.
 SLOT_BYTES = 1 << 30
@@ -35,6 +37,10 @@ INPUT_BYTES = 4 << 30
 CHUNK_BYTES = 32 << 20
 # From so many repetitions on, replaying a graph is faster than launching (measured: docs/executing.md).
 GRAPH_FROM = 16
+
+# What contends with a kernel under that stress, and how long it may take to begin.
+RIVAL_BYTES = 128 << 20
+_RIVAL_SECONDS = 5.0
 
 _NON_BLOCKING = 1
 _CAPTURE_THREAD_LOCAL = 1
@@ -90,6 +96,34 @@ class Block:
         return self.address
 
 
+class Rival(threading.Thread):
+    """Keeps a stream of its own busy with fills and copies of `RIVAL_BYTES`, which take the same memory."""
+
+    def __init__(self, runtime: Any, ordinal: int) -> None:
+        super().__init__(daemon=True, name="reprodb-rival")
+        self._runtime = runtime
+        self._ordinal = ordinal
+        self.began = threading.Event()
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        runtime, half = self._runtime, RIVAL_BYTES // 2
+        runtime.setDevice(self._ordinal)
+        stream = runtime.streamCreateWithFlags(_NON_BLOCKING)
+        address = int(runtime.malloc(RIVAL_BYTES))
+        try:
+            while not self.ended.is_set():
+                for byte in range(8):
+                    runtime.memsetAsync(address, byte, half, stream)
+                    runtime.memcpyAsync(address + half, address, half, _ON_DEVICE, stream)
+                self.began.set()
+                runtime.streamSynchronize(stream)
+        finally:
+            self.began.set()
+            runtime.free(address)
+            runtime.streamDestroy(stream)
+
+
 class CudaExecutor:
     """Executes on one device of this process. `cupy` is the module, or a stand-in with the same calls."""
 
@@ -102,6 +136,7 @@ class CudaExecutor:
         self._ordinal = ordinal
         self._arrays = arrays
         self._inputs: OrderedDict[Input, tuple[int, int]] = OrderedDict()  # (address, bytes)
+        self.pressure = NO_PRESSURE  # what the next execution is put under
         self._device = Block(self._runtime.malloc, self._runtime.free)
         self._host = Block(lambda size: self._runtime.hostAlloc(size, 0), self._runtime.freeHost)
         with self._calls(f"opening device {ordinal}"):
@@ -161,7 +196,7 @@ class CudaExecutor:
             serving = Serving.of(kernel, case) if kernel.composition is not None else None
             resident = [i for i in case.inputs if serving is None or i.name != serving.input]
             addresses = {wanted.name: self._resident(wanted, case) for wanted in resident}
-            with self._variables(module, artifact) as (held, lost):
+            with self._variables(module, artifact) as (held, lost), self._contended():
                 if serving is None:
                     raws, seconds, batches = self._repeat(Work(stages, case, addresses, held), repetitions)
                 else:
@@ -232,23 +267,49 @@ class CudaExecutor:
 
     def _resident(self, wanted: Input, case: Case) -> int:
         """The device address of an input, uploaded where it is not there yet. Those of `case` all stay."""
-        if wanted in self._inputs:
-            self._inputs.move_to_end(wanted)
-            return self._inputs[wanted][0]
+        held, offset = self._held(wanted), self.pressure.offset
+        if held in self._inputs:
+            self._inputs.move_to_end(held)
+            return self._inputs[held][0] + offset
         array = self._arrays.get(wanted)
-        size = max(array.nbytes, 1)
+        size = max(array.nbytes, 1) + offset
         while self._inputs and sum(n for _, n in self._inputs.values()) + size > INPUT_BYTES:
             oldest = next(iter(self._inputs))
-            if oldest in case.inputs:
+            if oldest in map(self._held, case.inputs):
                 break
             self._forget(oldest)
         with self._calls(f"uploading input {wanted.name!r} of {array.nbytes} bytes"):
             address = int(self._runtime.malloc(size))
-            self._inputs[wanted] = (address, size)
+            self._inputs[held] = (address, size)
+            address += offset
             if array.nbytes:
                 self._runtime.memcpyAsync(address, array.ctypes.data, array.nbytes, _TO_DEVICE, self._stream)
             self._runtime.streamSynchronize(self._stream)
         return address
+
+    def _held(self, wanted: Input) -> Input:
+        """What an input is kept under: one at another offset is kept beside it."""
+        offset = self.pressure.offset
+        return replace(wanted, params=(*wanted.params, ("offset", offset))) if offset else wanted
+
+    def _room(self, size: int) -> int:
+        """The address of `size` bytes for buffers, moved where the pressure says so."""
+        return self._device.take(size + self.pressure.offset) + self.pressure.offset
+
+    @contextmanager
+    def _contended(self) -> Iterator[None]:
+        """Other work on a second stream while this lasts, where the pressure says so."""
+        if not self.pressure.contention:
+            yield
+            return
+        rival = Rival(self._runtime, self._ordinal)
+        rival.start()
+        try:
+            rival.began.wait(_RIVAL_SECONDS)
+            yield
+        finally:
+            rival.ended.set()
+            rival.join()
 
     def _forget(self, wanted: Input) -> None:
         address, _ = self._inputs.pop(wanted)
@@ -259,7 +320,7 @@ class CudaExecutor:
         """Refuse a kernel that wrote to its inputs: later repetitions, and later results, read them too."""
         for wanted in inputs:
             if not self._holds(addresses[wanted.name], self._arrays.get(wanted)):
-                self._forget(wanted)
+                self._forget(self._held(wanted))
                 raise _changed_input(wanted.name)
 
     def _holds(self, address: int, array: Bytes) -> bool:
@@ -310,7 +371,7 @@ class CudaExecutor:
         batch = Batch.of(work.case, slots, work.inputs)
         size = sum(region.stride for region in batch.regions if region.recorded)
         flags = -(-4 * slots // ALIGNMENT) * ALIGNMENT
-        base = self._device.take(batch.nbytes + size + flags)
+        base = self._room(batch.nbytes + size + flags)
         batch = replace(batch, base=base)
         first, flags_at = base + batch.nbytes, base + batch.nbytes + size
         launches = [(stage, function, batch.arguments(stage)) for stage, function in work.stages]
@@ -408,7 +469,7 @@ class CudaExecutor:
         size = batch.recorded_bytes
         kept_bytes = -(-count // slots) * size
         guard_bytes = GUARD * slots * sum(not region.recorded for region in batch.regions)
-        batch = replace(batch, base=self._device.take(batch.nbytes + kept_bytes))
+        batch = replace(batch, base=self._room(batch.nbytes + kept_bytes))
         host = self._host.take(kept_bytes + guard_bytes)
         kept = batch.base + batch.nbytes
         launches = [(stage, function, batch.arguments(stage)) for stage, function in work.stages]
@@ -521,7 +582,7 @@ class CudaExecutor:
         requests, widths = serving.requests(self._arrays.get(wanted)), serving.row_bytes()
         batch = Batch.of(work.case, 1, work.inputs)
         size, room = batch.recorded_bytes, serving.room * widths[serving.input]
-        base = self._device.take(batch.nbytes + room)
+        base = self._room(batch.nbytes + room)
         served_at = base + batch.nbytes  # regions end at a multiple of the alignment
         inputs = {**work.inputs, serving.input: served_at}
         batch = replace(batch, base=base, inputs=inputs, widths=widths)

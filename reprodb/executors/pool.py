@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -239,6 +239,11 @@ class Pool:
                 self._hire()
             self._step()
         return self._platform
+
+    def another(self, device: int | None = None) -> Pool:
+        """A pool of one worker like these, on another device where one is named: a fresh process."""
+        options = self._options if device is None else replace(self._options, device=device)
+        return Pool(options, limits=self._limits, module=self._module, environ=self._environ)
 
     def submit(self, ticket: int, task: Task) -> None:
         self._queue.append((ticket, task))

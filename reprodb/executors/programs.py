@@ -6,6 +6,7 @@ from reprodb.domain import Artifact, Case, Kernel, Lane, Pairs, Samples
 from reprodb.errors import UnsupportedError
 from reprodb.executors.base import Executor
 from reprodb.executors.task import Task
+from reprodb.stress import NO_PRESSURE
 
 _NEEDS = {"gpu": Lane.MEASURED, "cpu": Lane.HOST}
 
@@ -40,6 +41,7 @@ class HostExecutor:
     """The lane of programs on this machine's CPU: it executes nothing else."""
 
     lane = Lane.HOST
+    pressure = NO_PRESSURE
 
     def libraries(self) -> Pairs:
         import numpy

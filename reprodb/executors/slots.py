@@ -36,11 +36,19 @@ class Region:
     @property
     def fill(self) -> int:
         """The byte that fills the region, guards included, before anything runs."""
-        return 0 if self.buffer.init == "zero" else POISON
+        return fill_of(self.buffer.init)
 
     @property
     def recorded(self) -> bool:
         return self.buffer.role is not Role.SCRATCH
+
+
+def fill_of(init: str) -> int:
+    """The byte that a buffer is filled with: 0, the poison, or that of `poison:ff`."""
+    if init == "zero":
+        return 0
+    _, _, byte = init.partition(":") if init.startswith("poison:") else ("", "", "")
+    return int(byte, 16) if byte else POISON
 
 
 def stride_of(buffer: Buffer) -> int:

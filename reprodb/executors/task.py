@@ -22,6 +22,7 @@ from reprodb.domain import (
 from reprodb.errors import ExecutionError, ReprodbError, UnsupportedError
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Executor, output_of
+from reprodb.stress import NO_PRESSURE, PLAIN, pressure_of, stressed
 
 UNJUDGED = Judgement(Accuracy.UNKNOWN)
 
@@ -47,6 +48,7 @@ class Task:
     seed: int = 0
     probing: bool = False  # ask for the order fingerprint alone
     prepared: Prepared = UNPREPARED
+    condition: str = PLAIN
 
     @property
     def case(self) -> Case:
@@ -99,7 +101,13 @@ def _perform(executor: Executor, task: Task, arrays: Arrays) -> Outcome:
 
         return Outcome(Status.OK, fingerprint=probe(executor, task))
     kernel, case = task.kernel, task.case
-    samples = executor.execute(task.artifact, kernel, case, task.repetitions, seed=task.seed)
+    executor.pressure = pressure_of(task.condition)
+    try:
+        samples = executor.execute(
+            task.artifact, kernel, stressed(case, task.condition), task.repetitions, seed=task.seed
+        )
+    finally:
+        executor.pressure = NO_PRESSURE
     _check_complete(task, samples)
     return Outcome(
         status=Status.OK,

@@ -28,6 +28,7 @@ from reprodb.render.words import (
     hash_of,
     headline,
     observed,
+    profile_of,
     profiles_of,
     row_names,
     run_name,
@@ -428,7 +429,7 @@ def _churn(rows: Sequence[Comparison]) -> Iterator[str]:
 def _results(out: "Console", results: Sequence[Result]) -> None:
     if out.width < STACKED:
         for r in results:
-            _line(out, f"{name(r.kernel.name)}, {name(r.profile)}", "bold")
+            _line(out, f"{name(r.kernel.name)}, {name(profile_of(r))}", "bold")
             _line(out, f"  {observed(r)}", "" if r.status is Status.OK else "bold red")
             if r.results:
                 _line(out, f"  {bits_of(r)}  {hash_of(r)}")
@@ -437,7 +438,7 @@ def _results(out: "Console", results: Sequence[Result]) -> None:
     for r in results:
         table.add_row(
             _text(name(r.kernel.name)),
-            _text(name(r.profile)),
+            _text(name(profile_of(r))),
             _text(observed(r), "" if r.status is Status.OK else "bold red"),
             _text(bits_of(r) or "–"),
             _text(hash_of(r) or "–"),
@@ -448,12 +449,12 @@ def _results(out: "Console", results: Sequence[Result]) -> None:
     orders: dict[tuple[str, str], list[str]] = {}
     for r in results:
         if r.fingerprint is not None:
-            orders.setdefault((r.kernel.name, phrase(r.fingerprint)), []).append(name(r.profile))
+            orders.setdefault((r.kernel.name, phrase(r.fingerprint)), []).append(name(profile_of(r)))
     for (kernel, told), profiles in orders.items():
         _line(out, f"order of {name(kernel)}: {told}, {joined(profiles)}", "dim")
     for r in results:
         if r.status is not Status.OK and r.error:
-            _line(out, f"{name(r.kernel.name)}, {name(r.profile)}: {r.status.value}", "bold red")
+            _line(out, f"{name(r.kernel.name)}, {name(profile_of(r))}: {r.status.value}", "bold red")
             for line in lines(r.error, 12):
                 _line(out, f"    {line}")
 

@@ -259,9 +259,14 @@ def asides(c: Comparison) -> str:
     return "; ".join(dict.fromkeys(part for part in (*c.note.split("; "), *gate) if part))
 
 
+def profile_of(result: Result) -> str:
+    """A result's profile, with the stress that it was made under."""
+    return result.profile if result.condition == "plain" else f"{result.profile} [{result.condition}]"
+
+
 def profiles_of(c: Comparison) -> str:
-    """`default`, or `default → no-fmad` where the sides differ."""
-    names = tuple(side.profile for side in (c.baseline, c.candidate) if side)
+    """`default`, or `default → no-fmad` where the sides differ; `default [fresh]` under a stress."""
+    names = tuple(profile_of(side) for side in (c.baseline, c.candidate) if side)
     return names[0] if len(set(names)) == 1 else " → ".join(names)
 
 

@@ -16,6 +16,7 @@ from reprodb.executors.model import layout
 from reprodb.executors.model.layout import align_up
 from reprodb.executors.model.lower import Lowered, Param, place_variables
 from reprodb.executors.model.ptx import Module
+from reprodb.executors.slots import fill_of
 
 Bytes = NDArray[np.uint8]
 ALIGN = 64
@@ -58,17 +59,20 @@ class Memory:
         module: Module,
         buffers: Sequence[Buffer],
         arrays: Mapping[str, NDArray[Any]],
+        offset: int = 0,
     ) -> None:
+        """Every address is `offset` bytes further than it would be."""
         self.inputs: dict[str, Region] = {}
         self.buffers: dict[str, Region] = {}
         self._specs = {b.name: b for b in buffers}
         at = layout.BUFFERS_AT
         for name, array in arrays.items():
-            self.inputs[name] = Region(name, at, _host_bytes(array), writable=False)
-            at = align_up(at + max(1, array.nbytes) + ALIGN, layout.SPACING)
+            self.inputs[name] = Region(name, at + offset, _host_bytes(array), writable=False)
+            at = align_up(at + offset + max(1, array.nbytes) + ALIGN, layout.SPACING)
         for buffer in buffers:
-            self.buffers[buffer.name] = Region(buffer.name, at, aligned(buffer.nbytes), writable=True)
-            at = align_up(at + max(1, buffer.nbytes) + ALIGN, layout.SPACING)
+            data = aligned(buffer.nbytes)
+            self.buffers[buffer.name] = Region(buffer.name, at + offset, data, writable=True)
+            at = align_up(at + offset + max(1, buffer.nbytes) + ALIGN, layout.SPACING)
         self.images = _images(module)
         self.regions = (*self.inputs.values(), *self.buffers.values(), *(i.region for i in self.images))
         self.table = np.array(
@@ -80,15 +84,13 @@ class Memory:
         """What holds at the start of a repetition: poison, zeros or copies, and variables as declared."""
         for name, region in self.buffers.items():
             init = self._specs[name].init
-            if init == "zero":
-                region.data.fill(0)
-            elif init.startswith("copy:"):
+            if init.startswith("copy:"):
                 source = self.inputs[init.removeprefix("copy:")].data
                 region.data.fill(layout.POISON)
                 count = min(len(source), len(region.data))
                 region.data[:count] = source[:count]
             else:
-                region.data.fill(layout.POISON)
+                region.data.fill(fill_of(init))
         for image in self.images:
             if image.region.writable:
                 image.region.data[:] = np.frombuffer(image.initial, np.uint8)

@@ -34,6 +34,7 @@ from reprodb.executors.model.lower import Lowered, lower
 from reprodb.executors.model.machine import MODEL_VERSION, Compiled, Compiler, Host, llvm_version
 from reprodb.executors.model.ptx import Module, parse
 from reprodb.executors.serving import Serving
+from reprodb.stress import NO_PRESSURE
 
 # Backward branches of one warp's turn; rounds in which warps only spin before their block gives way;
 # backward branches of a stage spent in turns that ran out, after which it is given up.
@@ -86,6 +87,7 @@ class ModelExecutor:
         self._compiler = Compiler(self.host, cache)
         self._compiled: dict[str, Compiled] = {}
         self._last: tuple[object, Program] | None = None
+        self.pressure = NO_PRESSURE  # what the next execution is put under
 
     def libraries(self) -> Pairs:
         """Versions of what computes; the CPU is told although no bit depends on it."""
@@ -113,9 +115,12 @@ class ModelExecutor:
         program = self.program(kernel.name, artifact.ptx, kernel.stages, artifact)
         arrays = self._arrays.of(case.inputs)
         if kernel.composition is None:
-            outcome = run(program, case.buffers, arrays, case.n, repetitions, seed)
+            outcome = run(
+                program, case.buffers, arrays, case.n, repetitions, seed, offset=self.pressure.offset
+            )
         else:
-            outcome = serve(program, Serving.of(kernel, case), arrays, repetitions, seed)
+            serving = Serving.of(kernel, case)
+            outcome = serve(program, serving, arrays, repetitions, seed, offset=self.pressure.offset)
         outputs = tuple(_collect(b, outcome.raws[b.name]) for b in case.recorded)
         notes = (*program.notes, *outcome.notes)
         return Samples(outputs, CodeOrigin.PTX, perf_counter() - started, notes, outcome.batches)
@@ -165,10 +170,12 @@ def run(
     repetitions: int,
     seed: int,
     limits: Limits | None = None,
+    *,
+    offset: int = 0,
 ) -> Outcome:
     """Every repetition of all stages: memory reset, then each stage's blocks in an order of its own."""
     limits = limits or Limits()
-    memory = Memory(program.module, buffers, arrays)
+    memory = Memory(program.module, buffers, arrays, offset)
     runs = [_StageRun(program, i, memory, n, limits) for i in range(len(program.stages))]
     recorded = [b.name for b in buffers]
     raws: dict[str, list[bytes]] = {name: [] for name in recorded}
@@ -191,13 +198,15 @@ def serve(
     repetitions: int,
     seed: int,
     limits: Limits | None = None,
+    *,
+    offset: int = 0,
 ) -> Outcome:
     """Every composition of every repetition: requests laid down as they are served, a launch a batch."""
     limits = limits or Limits()
     case, widths = serving.case, serving.row_bytes()
     requests = serving.requests(arrays[serving.input])
     room = np.empty((serving.room, *requests.shape[1:]), requests.dtype)
-    memory = Memory(program.module, case.buffers, {**arrays, serving.input: room})
+    memory = Memory(program.module, case.buffers, {**arrays, serving.input: room}, offset)
     served = memory.inputs[serving.input].data.view(requests.dtype).reshape(room.shape)
     runs = [_StageRun(program, i, memory, case.n, limits) for i in range(len(program.stages))]
     pieces: dict[str, list[bytes]] = {buffer.name: [] for buffer in case.recorded}
