@@ -16,7 +16,7 @@ _WHOLE = "|".join(
         r"\b[A-Z][A-Z0-9.]{1,13} [\d,]{1,5} → [\d,]{1,5}\b",  # FFMA 8 → 0
         r"\b(?:nvrtc|nvcc|ptxas|version) [\d.]{2,8}\d(?: → [\d.]{2,8}\d)?",
         r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?\b",
-        r"(?<![\w.-])(?=[\w-]*\d|no-)[A-Za-z_]\w{0,8}(?:-\w{1,7}){1,2}(?![\w-]|\.\w)",  # nvcc12-no-fmad
+        r"(?<![\w.-])(?=[\w-]*\d|no-)[A-Za-z_]\w{0,8}(?:-\w{1,8}){1,2}(?![\w-]|\.\w)",  # nvcc12-no-fmad
     )
 )
 _TOKEN = re.compile(f"(?P<code>{_CODE})|(?P<whole>{_WHOLE})")
