@@ -155,6 +155,15 @@ def test_a_worker_goes_on_with_the_kernel_whose_inputs_it_holds(pool: Pool) -> N
     assert order == [1, 3, 0, 2]
 
 
+def test_no_task_waits_behind_a_long_one_while_a_worker_is_idle() -> None:
+    """Also where the tasks come one by one, and where the long one is of the same kernel."""
+    with open_pool(2, timeout=120.0) as together:
+        together.submit(0, task("sleep 90"))
+        for ticket in (1, 2, 3):
+            together.submit(ticket, task("sum"))
+            assert [done for done, _ in together.poll()] == [ticket]
+
+
 def test_what_a_worker_prints_is_bounded(pool: Pool) -> None:
     (outcome,) = pool.run([task("print 65536")])  # 64 MiB
     assert outcome.status is Status.OK
