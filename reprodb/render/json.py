@@ -158,6 +158,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "lane": run.lane.value,
         "suite": run.suite,
         "seed": run.seed,
+        "policy": run.policy or None,
         "environment": _environment(run.environment),
         "canaries": [_canary(c) for c in run.canaries],
         "skipped": [{"profile": s.profile, "reason": s.reason, "remedy": s.remedy} for s in run.skipped],

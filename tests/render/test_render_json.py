@@ -11,6 +11,7 @@ import pytest
 from reprodb.claims import claim
 from reprodb.domain import Accuracy, Judgement
 from reprodb.findings import Diff
+from reprodb.policy import parse_policy
 from reprodb.render import json as render
 from tests.render import samples
 
@@ -105,3 +106,10 @@ def test_history_and_runs() -> None:
     read = valid(render.history("sum_squares_tree", pairs))
     assert [e["run"]["id"] for e in read["entries"]] == [1, 2]
     assert [r["id"] for r in valid(render.runs([run for run, _ in pairs]))["runs"]] == [1, 2]
+
+
+def test_the_policy_that_a_run_was_judged_by_can_be_read() -> None:
+    policy = parse_policy('[gate]\nverdicts = ["latent"]\n[[expect]]\nkernel = "k"\nreason = "r"\n')
+    judged = replace(samples.run(), policy=policy.text())
+    assert parse_policy(render.run_record(judged)["policy"]) == policy
+    assert render.run_record(replace(judged, policy=""))["policy"] is None
