@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Iterator
 from typing import Any
+
+from reprodb import pipes
 
 _HEADER = 8
 _CHUNK = 1 << 20
@@ -13,12 +14,18 @@ _CHUNK = 1 << 20
 
 def pack(message: Any) -> bytes:
     """The frame of a message: 8 bytes of length, little endian, and its pickle."""
-    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    body = pipes.dumps(message)
     return len(body).to_bytes(_HEADER, "little") + body
 
 
 def unpack(body: bytes) -> Any:
-    return pickle.loads(body)  # noqa: S301 -- written by our own process over an inherited pipe
+    """The message of a frame's body. Raises ForeignValueError for anything that is none of ours."""
+    return pipes.loads(body)
+
+
+def order(body: bytes) -> Any:
+    """The message of a frame from the pool, in a worker."""
+    return pipes.order(body)
 
 
 def write(fd: int, frame: bytes) -> None:
@@ -52,10 +59,12 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The bodies that `data` completes."""
+        """The bodies that `data` completes. Raises ForeignValueError for a length that no message has."""
         self._buffer += data
         while len(self._buffer) >= _HEADER:
             end = _HEADER + int.from_bytes(self._buffer[:_HEADER], "little")
+            if end > pipes.LONGEST:
+                raise pipes.ForeignValueError(f"a frame of {end} bytes")
             if len(self._buffer) < end:
                 return
             body = bytes(self._buffer[_HEADER:end])

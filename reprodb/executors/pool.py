@@ -26,6 +26,7 @@ from reprodb.executors.base import ExecutorOptions, Platform
 from reprodb.executors.task import Outcome, Task
 from reprodb.executors.worker import Hello, Refusal, Reply
 from reprodb.limits import cgroup_parent, group_around
+from reprodb.pipes import ForeignValueError
 
 # How long an executor may take to open: CuPy and a context take seconds on a cold, busy machine.
 START_SECONDS = 120.0
@@ -378,8 +379,11 @@ class Pool:
         if not data:
             self._bury(worker)
             return
-        for body in worker.reader.feed(data):
-            self._take(worker, frames.unpack(body))
+        try:
+            for body in worker.reader.feed(data):
+                self._take(worker, frames.unpack(body))
+        except ForeignValueError as error:
+            self._refuse(worker, f"the worker process answered with something else: {error}")
 
     def _take(self, worker: _Worker, reply: Reply) -> None:
         worker.deadline = float("inf")
@@ -394,10 +398,22 @@ class Pool:
             self._broken = str(error)
             self._dismiss(worker)
         elif worker.ticket is not None:
+            if not isinstance(reply, Outcome):
+                raise ForeignValueError(f"{type(reply).__name__} for an outcome")
             self._done.append((worker.ticket, reply))
             worker.ticket = None
             if reply.sticky:
                 self._dismiss(worker)
+
+    def _refuse(self, worker: _Worker, problem: str) -> None:
+        """End a worker whose answer is none: what it ran has taken it over, or it is broken."""
+        if worker not in self._workers:
+            return
+        self._dismiss(worker)
+        if worker.ticket is not None:
+            self._done.append((worker.ticket, Outcome(Status.CRASHED, error=problem)))
+        elif not worker.ready:
+            self._fail_start(problem)
 
     def _bury(self, worker: _Worker) -> None:
         """Account for a worker that closed its pipe: its task, or the whole pool if it never started."""

@@ -47,7 +47,7 @@ def main(tasks: int, replies: int, opener: Opener = open_executor) -> None:
     first = frames.read(tasks)
     if first is None:
         return
-    hello: Hello = frames.unpack(first)
+    hello: Hello = frames.order(first)
     _die_with(hello.parent)
     inbox: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive, args=(tasks, inbox), daemon=True).start()
@@ -63,7 +63,7 @@ def main(tasks: int, replies: int, opener: Opener = open_executor) -> None:
         return
     _reply(replies, platform)
     while True:
-        task: Task = frames.unpack(inbox.get())
+        task: Task = frames.order(inbox.get())
         if hello.cpu_seconds:
             limits.allow_cpu(hello.cpu_seconds)
         _reply(replies, perform(executor, task, arrays))

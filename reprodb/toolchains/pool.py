@@ -17,6 +17,7 @@ from typing import IO
 
 from reprodb.domain import BuildRequest
 from reprodb.errors import ToolchainError
+from reprodb.pipes import ForeignValueError
 from reprodb.toolchains import sass
 from reprodb.toolchains.process import clean_environment, end_group, python_child, read_log, signal_name
 from reprodb.toolchains.protocol import CompileOutput
@@ -167,9 +168,11 @@ class _Pool:
 
     def _collect(self, worker: _Worker, job: Job) -> Done:
         try:
-            done: Done = receive(worker.answers)
+            done = receive(worker.answers)
+            if not isinstance(done, Done) or done.number != job.number:
+                raise ForeignValueError("an answer to another job")
             worker.job = None
-        except (EOFError, OSError):
+        except (EOFError, OSError, ForeignValueError):
             end_group(worker.process)
             code = worker.process.returncode
             how = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import pickle
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from reprodb import limits
+from reprodb import limits, pipes
 from reprodb.domain import BuildRequest, Code
 from reprodb.errors import ReprodbError
 from reprodb.toolchains.protocol import CompileOutput
@@ -46,21 +46,23 @@ class Done:
 
 
 def send(stream: IO[bytes], value: Any) -> None:
-    data = pickle.dumps(value)
+    data = pipes.dumps(value)
     stream.write(len(data).to_bytes(_FRAME, "little") + data)
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> Any:
-    """The next value of a pipe between pool and worker. Raises EOFError at its end."""
+def receive(stream: IO[bytes], read: Callable[[bytes], Any] = pipes.loads) -> Any:
+    """The next value of a pipe between pool and worker. Raises EOFError at its end, or ForeignValueError."""
     head = stream.read(_FRAME)
     if len(head) < _FRAME:
         raise EOFError
     size = int.from_bytes(head, "little")
+    if size > pipes.LONGEST:
+        raise pipes.ForeignValueError(f"a value of {size} bytes")
     data = stream.read(size)
     if len(data) < size:
         raise EOFError
-    return pickle.loads(data)  # noqa: S301 -- both ends are this program
+    return read(data)
 
 
 def carry_out(job: Job) -> Done:
@@ -93,7 +95,7 @@ def main() -> None:
     os.dup2(2, 1)
     while True:
         try:
-            job = receive(sys.stdin.buffer)
+            job = receive(sys.stdin.buffer, pipes.order)
         except EOFError:
             return
         limits.allow_cpu(_CPU_SECONDS)

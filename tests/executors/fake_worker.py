@@ -65,6 +65,9 @@ class Scripted:
         elif verb == "write":
             with Path(os.environ["TMPDIR"], "endless").open("wb") as file:
                 file.truncate(int(argument))  # sparse: the limit counts the size, the disk nothing
+        elif verb == "answer":
+            os.write(replies_of_this_worker(), bytes.fromhex(argument))
+            time.sleep(60)
         elif verb == "print":
             line = "x" * 1023 + "\n"
             for _ in range(int(argument)):
@@ -87,5 +90,11 @@ def open_scripted(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, P
     return executor, Platform(executor.lane, executor.libraries())
 
 
+def replies_of_this_worker() -> int:
+    """The pipe's end that code in the worker finds when it looks for it."""
+    return int(os.environ["REPLIES"])
+
+
 def main(tasks: int, replies: int) -> None:
+    os.environ["REPLIES"] = str(replies)
     worker.main(tasks, replies, open_scripted)
