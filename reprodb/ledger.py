@@ -497,13 +497,16 @@ def _blessing(source: str, where: str, table: Mapping[str, Any]) -> Blessing:
     return blessing
 
 
-def parse_ledger(text: str, source: str = FILE_NAME) -> Ledger:
-    """The ledger of a text. Raises UsageError for what is malformed, and for a block that was edited."""
+def parse_ledger(text: str, source: str = FILE_NAME, elsewhere: Iterable[str] = ()) -> Ledger:
+    """The ledger of a text. Raises UsageError for what is malformed, and for a block that was edited.
+
+    `elsewhere` are ids of blessings that are not in this text and may be withdrawn in it.
+    """
     if conflict := _CONFLICT.search(text):
         line = text.count("\n", 0, conflict.start()) + 1
         raise UsageError(
             f"{source}: a merge conflict is not resolved: {conflict[0]!r} in line {line}",
-            remedy="keep the blocks of both sides and take the marks out; equal blocks count once",
+            remedy="`reprodb baselines merge` keeps what both sides decided",
         )
     try:
         data = tomltext.read(text)
@@ -516,7 +519,7 @@ def parse_ledger(text: str, source: str = FILE_NAME) -> Ledger:
     for number, table in enumerate(_blocks(source, data, "blessing"), 1):
         blessings.append(_blessing(source, f"[[blessing]] {number}", table))
     withdrawals = []
-    ids = {b.id for b in blessings}
+    ids = {*(b.id for b in blessings), *elsewhere}
     for number, table in enumerate(_blocks(source, data, "withdrawal"), 1):
         where = f"[[withdrawal]] {number}"
         _only(source, where, table, ("blessing", "when", *_DECISION))
@@ -534,6 +537,34 @@ def parse_ledger(text: str, source: str = FILE_NAME) -> Ledger:
         retirements.append(Retirement(_scope(source, where, table), t["who"], t["why"], when))
     # Two branches that have the same block may merge to a file that has it twice: it is one decision.
     return Ledger(_once(blessings), _once(withdrawals), _once(retirements))
+
+
+def merge_ledger(text: str, source: str = FILE_NAME) -> Ledger:
+    """The ledger of a file in which git left the marks of a merge: what either side decided.
+
+    Records are only ever added, so that nothing is lost and nothing has to be chosen. Raises UsageError where
+    a side by itself is malformed.
+    """
+    # A withdrawal that merged cleanly stands on both sides, its blessing perhaps on one.
+    ids = re.findall(r'^id = "(\w+)"', text, re.MULTILINE)
+    sides = [parse_ledger(_side(text, mark), source, ids) for mark in "<="]
+    both = Ledger(*(a + b for a, b in zip(*map(_records, sides), strict=True)))
+    return Ledger(_once(both.blessings), _once(both.withdrawals), _once(both.retirements))
+
+
+def _records(ledger: Ledger) -> tuple[tuple[Any, ...], ...]:
+    return ledger.blessings, ledger.withdrawals, ledger.retirements
+
+
+def _side(text: str, wanted: str) -> str:
+    """One side of a text with conflict marks: `<` is ours, `=` theirs. Lines of both are in both."""
+    kept, part = [], ""
+    for line in text.splitlines(keepends=True):
+        if _CONFLICT.match(line):
+            part = "" if line[0] == ">" else line[0]
+        elif part in ("", wanted):
+            kept.append(line)
+    return "".join(kept)
 
 
 def _once(records: Iterable[_Record]) -> tuple[_Record, ...]:

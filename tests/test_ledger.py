@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.builders import (
     make_run,
     store_of,
 )
+from tests.command import reprodb
 
 NOW = datetime(2026, 3, 2, 6, 0, 0, 123456, tzinfo=UTC)
 RUN = make_run(41)
@@ -198,7 +200,43 @@ def test_a_merge_conflict_is_called_one(mark: str, end: str) -> None:
     line = text.split("\n").index(mark + end.strip("\n")) + 1
     with pytest.raises(UsageError, match=f"conflict is not resolved: '.*' in line {line}\n") as error:
         parse_ledger(text)
-    assert "take the marks out" in error.value.remedy
+    assert "reprodb baselines merge" in error.value.remedy
+
+
+@pytest.mark.parametrize("style", ["merge", "diff3"])
+def test_what_git_cannot_merge_is_resolved_with_nothing_lost(tmp_path: Path, style: str) -> None:
+    """Neighbouring blocks: git finds equal lines in them and leaves pieces of both, one inside the other."""
+
+    def git(*arguments: str) -> int:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", f"merge.conflictStyle={style}")
+        return subprocess.run(
+            ["git", *identity, *arguments], cwd=tmp_path, check=False, capture_output=True
+        ).returncode
+
+    path = tmp_path / "reprodb.lock"
+    base = bless(Ledger(), tree(kernel="m"))
+    left = bless(base, tree(kernel="a"))
+    left = left.withdraw(left.blessings[-1].id, who="Ada", why="no", now=NOW)
+    right = bless(base, tree(kernel="b"))
+    assert git("init", "-q") == 0
+    for branch, side in (("base", base), ("left", left), ("right", right)):
+        git("checkout", "-q", *(("-b", branch) if branch == "base" else ("-b", branch, "base")))
+        side.save(path)
+        git("add", ".")
+        assert git("commit", "-q", "-m", branch) == 0
+    assert git("merge", "left") == 1
+    with pytest.raises(UsageError, match="conflict is not resolved"):
+        load_ledger(path)
+    said = reprodb("baselines", "merge", folder=tmp_path)
+    assert (said.code, said.out) == (
+        0,
+        "reprodb.lock: 3 blessings, of both sides; now git add reprodb.lock\n",
+    )
+    merged = load_ledger(path)
+    assert set(merged.blessings) == {*left.blessings, *right.blessings}
+    assert merged.withdrawals == left.withdrawals
+    assert reprodb("baselines", "merge", folder=tmp_path).code == 0  # again is no change
+    assert load_ledger(path) == merged
 
 
 def test_a_file_that_was_cut_off_is_no_merge_conflict() -> None:

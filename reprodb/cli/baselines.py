@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="List what is blessed; withdraw a blessing.", invoke_without_command=True)
     group.callback()(baselines)
     group.command("withdraw")(withdraw)
+    group.command("merge")(merge)
     app.add_typer(group, name="baselines")
 
 
@@ -76,6 +77,28 @@ def withdraw(
                     store.withdraw(number, who=record.who, why=record.why, when=record.when, seal=seal)
     scope = taken.scope
     typer.echo(f"withdrawn: {taken.id}, {scope.kernel} {scope.case} ({scope.profile}, {scope.arch}); {path}")
+
+
+def merge(ledger: LedgerOption = None) -> None:
+    """Resolve a merge conflict in reprodb.lock: keep what either side decided."""
+    from reprodb.cli.judging import LEDGER_FILE
+    from reprodb.errors import StoreError, UsageError
+    from reprodb.ledger import merge_ledger
+
+    path = ledger or LEDGER_FILE
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"ledger {path} cannot be read: {why}", remedy="check the path") from None
+    merged = merge_ledger(text, str(path))
+    if merged.text() != text:
+        try:
+            merged.save(path)
+        except OSError as error:
+            raise StoreError(f"the ledger {path} cannot be written: {error.strerror}") from None
+    count = len(merged.blessings)
+    typer.echo(f"{path}: {count:,} blessing{'s' * (count != 1)}, of both sides; now git add {path}")
 
 
 def _exists(database: str | None) -> bool:
