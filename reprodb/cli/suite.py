@@ -49,7 +49,7 @@ def check(suite: SuiteOption = None, as_json: JsonOption = False) -> None:
 
 def lines(found: Inspection) -> list[str]:
     """A line a finding, its remedy below it, and the verdict last."""
-    from reprodb.render.text import visible
+    from reprodb.render.text import count, visible
 
     told = []
     for remark in found.remarks:
@@ -58,9 +58,10 @@ def lines(found: Inspection) -> list[str]:
         if remark.remedy:
             told.append(visible(f"    {remark.remedy}"))
     errors = sum(remark.severity == "error" for remark in found.remarks)
-    counts = f"{errors} errors, {len(found.remarks) - errors} warnings" if found.remarks else "nothing found"
+    warnings = len(found.remarks) - errors
+    counts = f"{count(errors, 'error')}, {count(warnings, 'warning')}" if found.remarks else "nothing found"
     by = f", compiled by {found.toolchain}" if found.toolchain else ""
-    return [*told, f"suite {found.suite}, {found.kernels} kernels{by}: {counts}"]
+    return [*told, f"suite {found.suite}, {count(found.kernels, 'kernel')}{by}: {counts}"]
 
 
 def document(root: Path, found: Inspection) -> dict[str, Any]:
