@@ -120,5 +120,7 @@ class CommitSeries:
                 raise UsageError(problem, allowed=error.allowed, remedy=error.remedy) from None
 
 
-def subject_reader(name: str, cases: Sequence[str], profile: Profile, arch: str) -> Callable[[Path], Subject]:
-    return lambda folder: subject_of(load_suite(folder), name, cases, profile, arch)
+def subject_reader(
+    name: str, cases: Sequence[str], profile: Profile, arch: str, sm_count: int | None = None
+) -> Callable[[Path], Subject]:
+    return lambda folder: subject_of(load_suite(folder, sm_count), name, cases, profile, arch)

@@ -191,7 +191,7 @@ class Tools:
 
     workshop: Workshop
     lens: Lens
-    native: str | None  # the GPU's architecture
+    device: Device | None  # the GPU, where there is one: its architecture and its multiprocessors
     laboratory: Laboratory | None = None
 
     @property
@@ -215,7 +215,7 @@ def _opened(stack: ExitStack, options: RunOptions, said: Listener, fresh: bool) 
         repetitions=options.repetitions,
         notebook=FileNotebook(cache_folder() / "bisect", reading=not fresh),
     )
-    return Tools(workshop, BitsLens(laboratory), _arch(bench.where.device), laboratory)
+    return Tools(workshop, BitsLens(laboratory), bench.where.device, laboratory)
 
 
 def _without_device(options: RunOptions, said: Listener) -> Tools:
@@ -226,11 +226,7 @@ def _without_device(options: RunOptions, said: Listener) -> Tools:
 
     workshop = Workshop(ArtifactStore(options.store or DEFAULT_ROOT, said.said), options.jobs)
     devices = () if options.device == "model" else find_gpus().devices
-    return Tools(workshop, CodeLens(workshop), _arch(devices[0] if devices else None))
-
-
-def _arch(device: Device | None) -> str | None:
-    return device.arch if device else None
+    return Tools(workshop, CodeLens(workshop), devices[0] if devices else None)
 
 
 def _compilers(install: bool, said: Listener) -> Compilers:
@@ -262,9 +258,13 @@ def _series(wanted: Wanted, tools: Tools, compilers: Compilers) -> tuple[Series,
     from reprodb.bisection import most_probes
     from reprodb.profiles import architecture, check_arch
 
-    arch = check_arch(wanted.arch) if wanted.arch else architecture(wanted.profile, tools.native)
+    arch = (
+        check_arch(wanted.arch)
+        if wanted.arch
+        else architecture(wanted.profile, tools.device.arch if tools.device else None)
+    )
     along = _versions if wanted.commits is None else _commits
-    series, words = along(wanted, arch, compilers)
+    series, words = along(wanted, arch, compilers, tools.device.sm_count if tools.device else None)
     labels = series.places.labels
     plan = [
         f"{wanted.kernel} under {wanted.profile.name} ({arch}): {len(labels)} {words} "
@@ -274,7 +274,7 @@ def _series(wanted: Wanted, tools: Tools, compilers: Compilers) -> tuple[Series,
     return series, plan
 
 
-def _versions(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, str]:
+def _versions(wanted: Wanted, arch: str, compilers: Compilers, sm_count: int | None) -> tuple[Series, str]:
     from reprodb.lenses import judged
     from reprodb.series import VersionSeries, subject_of
     from reprodb.suite import load_suite
@@ -283,7 +283,9 @@ def _versions(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, 
 
     good, bad = wanted.good or "", wanted.bad or ""
     compiler = wanted.profile.compiler
-    subject = subject_of(load_suite(wanted.suite), wanted.kernel, wanted.cases, wanted.profile, arch)
+    subject = subject_of(
+        load_suite(wanted.suite, sm_count), wanted.kernel, wanted.cases, wanted.profile, arch
+    )
     if not wanted.code and not any(judged(subject.kernel, case) for case in subject.cases):
         raise UsageError(
             f"{wanted.kernel} guarantees none of its bits: they differ from execution to execution",
@@ -300,7 +302,7 @@ def _versions(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, 
     return Series(places, compiler, gap=gap), words
 
 
-def _commits(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, str]:
+def _commits(wanted: Wanted, arch: str, compilers: Compilers, sm_count: int | None) -> tuple[Series, str]:
     from reprodb.repository import Repository
     from reprodb.series import CommitSeries, subject_reader
     from reprodb.toolchains.catalog import install_command, match
@@ -314,7 +316,7 @@ def _commits(wanted: Wanted, arch: str, compilers: Compilers) -> tuple[Series, s
     commits = repository.between(repository.commit(good), repository.commit(bad))
     if len(commits) < 2:
         raise UsageError(f"no commit of {wanted.commits} touches {wanted.suite}")
-    reader = subject_reader(wanted.kernel, wanted.cases, wanted.profile, arch)
+    reader = subject_reader(wanted.kernel, wanted.cases, wanted.profile, arch, sm_count)
     places = CommitSeries(repository, commits, reader, toolchain)
     details = tuple(commit.subject for commit in commits)
     return Series(places, "commit", details), f"commits that touch the suite, under {toolchain.label},"
