@@ -34,7 +34,7 @@ from reprodb.domain import (
 from reprodb.errors import ReprodbError, ToolchainError, UsageError
 from reprodb.executors.task import UNPREPARED, Outcome, Prepared, Task
 from reprodb.orders import Orders, OrderTaker
-from reprodb.stress import PLAIN, STRESSES, conditions
+from reprodb.stress import PLAIN, STRESSES, TWIN, conditions
 
 if TYPE_CHECKING:
     from reprodb.artifacts import ArtifactStore
@@ -425,7 +425,7 @@ def _alone(pool: Pool, task: Task) -> Outcome:
     from reprodb.environment import find_gpus
 
     device, note = None, ""
-    if task.condition == "other-device":
+    if task.condition == TWIN:
         here = pool.start().device
         others = [d for d in find_gpus().devices if here and d.name == here.name and d.uuid != here.uuid]
         if not others:

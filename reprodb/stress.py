@@ -11,6 +11,7 @@ from reprodb.domain import Case, Kernel, Lane
 from reprodb.errors import UsageError
 
 PLAIN = "plain"
+TWIN = "other-device"
 # Every address moves by so much: past a page of 2 MiB, and still where cudaMalloc could have let it start.
 OFFSET_BYTES = (2 << 20) + 37 * 256
 
@@ -56,7 +57,7 @@ STRESSES: Mapping[str, Stress] = MappingProxyType(
             gpu_alone=True,
         ),
         "fresh": Stress("a fresh process", "look for state that is kept between launches", apart=True),
-        "other-device": Stress(
+        TWIN: Stress(
             "another device of the same model",
             "compare the cards themselves: reprodb history shows every device",
             apart=True,
@@ -88,9 +89,11 @@ def chosen(text: str | None) -> tuple[str, ...]:
     return tuple(name for name in STRESSES if name in names)
 
 
-def left_out(names: Sequence[str], lane: Lane) -> tuple[str, ...]:
-    """Those of the conditions that this lane cannot make."""
-    return tuple(name for name in names if STRESSES[name].gpu_alone and lane is not Lane.MEASURED)
+def left_out(names: Sequence[str], lane: Lane, *, alone: bool = False) -> Mapping[str, str]:
+    """Those of the conditions that cannot be made, with the reason; `alone`: the GPU has no twin here."""
+    if lane is not Lane.MEASURED:
+        return {name: "it takes a GPU" for name in names if STRESSES[name].gpu_alone}
+    return {name: "this machine has no other GPU of the model" for name in names if alone and name == TWIN}
 
 
 def conditions(kernel: Kernel, names: Iterable[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -77,16 +77,14 @@ def record_run(
     recorded results and stays incomplete; the KeyboardInterrupt says so. Raises ReprodbError where nothing
     can be planned or executed.
     """
-    from reprodb.stress import left_out
-
     listener.stage("device")
     with terminated_as_interrupt(), opened_bench(options, listener) as bench:
         listener.stage("plan")
         plan = make_plan(options, bench)
         for skipped in plan.skipped:
             listener.said(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}")
-        for name in left_out(options.stress, bench.where.lane):
-            listener.said(f"stress {name} is left out: it takes a GPU")
+        for name, why in _not_stressed(options, bench.where).items():
+            listener.said(f"stress {name} is left out: {why}")
         if options.resume is None:
             run = _new_run(options, plan, bench, now)
         else:
@@ -133,6 +131,17 @@ class Bench:
         )
 
 
+def _not_stressed(options: RunOptions, where: Where) -> Mapping[str, str]:
+    """The conditions asked for that cannot be made here, with the reason."""
+    from reprodb.environment import find_gpus
+    from reprodb.stress import TWIN, left_out
+
+    alone, device = False, where.device
+    if TWIN in options.stress and device is not None:
+        alone = not any(d.name == device.name and d.uuid != device.uuid for d in find_gpus().devices)
+    return left_out(options.stress, where.lane, alone=alone)
+
+
 def runs_on(kernel: Kernel, lane: Lane) -> bool:
     """Whether a kernel runs on this lane: programs run on a GPU or on the CPU, never on the model."""
     if kernel.program is None:
@@ -168,7 +177,6 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
     from reprodb.campaign import plan
     from reprodb.profiles import bundled_profiles, check_required, load_profiles, select
     from reprodb.programs import OWN_PROFILES
-    from reprodb.stress import left_out
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
@@ -196,7 +204,7 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
         repetitions=options.repetitions,
         require=options.require,
         cases=options.cases,
-        stress=[s for s in options.stress if s not in left_out(options.stress, where.lane)],
+        stress=[name for name in options.stress if name not in _not_stressed(options, where)],
         store=store.root if options.no_compile else None,
     )
 
