@@ -86,6 +86,10 @@ def _sentence(result: Result) -> str:
         return f"There is no answer to claim: {result.status.value.replace('_', ' ')}."
     told = f"{kernel.operation[:1].upper()}{kernel.operation[1:]} over {n} elements"
     if not kernel.determinism.guaranteed:
+        lost = max(_guaranteed(result), key=lambda o: o.distinct, default=None)
+        if lost is not None and lost.distinct > 1:
+            but = f"but {lost.name} showed {lost.distinct} patterns although one is guaranteed"
+            return f"{told}: the bits may vary with arrival order, {but}."
         return f"{told}: the bits may vary with arrival order, and that is permitted."
     bits = next((o.first_bits for o in result.results if o.first_bits), None)
     seen = max((o.distinct for o in result.results), default=0)
@@ -235,21 +239,38 @@ def _promises(run: Run, result: Result, alike: Sequence[tuple[Run, Result]]) -> 
         return ()
     guarantee = result.kernel.determinism
     return (
-        _run_to_run(run, result, alike, guarantee),
+        *_run_to_run(run, result, alike, guarantee),
         *_across_batches(result),
         _across_builds(run, result, alike),
         _across_gpus(run, result, alike, guarantee),
     )
 
 
+def _guaranteed(result: Result) -> tuple[Output, ...]:
+    return tuple(o for o in result.outputs if o.determinism.guaranteed)
+
+
 def _run_to_run(
     run: Run, result: Result, alike: Sequence[tuple[Run, Result]], guarantee: Determinism
-) -> Promise:
+) -> tuple[Promise, ...]:
+    """The promise about the result, and that about the buffers that are fixed all the same."""
     scope = "run to run, this binary on this kind of card"
-    judged = [o for o in result.outputs if o.determinism.guaranteed]
-    seen = max((o.distinct for o in judged or result.results), default=0)
-    if not guarantee.guaranteed:
-        return Promise(scope, Standing.NOT_PROMISED, f"{seen} patterns in {result.repetitions:,} repetitions")
+    fixed = _guaranteed(result)
+    if guarantee.guaranteed:
+        return (_repeated(run, result, alike, scope, fixed),)
+    seen = max((o.distinct for o in result.results), default=0)
+    text = f"{seen} pattern{'s' * (seen != 1)} in {result.repetitions:,} repetitions"
+    free = Promise(scope, Standing.NOT_PROMISED, text)
+    if not fixed:
+        return (free,)
+    names = ", ".join(o.name for o in fixed)
+    return free, _repeated(run, result, alike, f"run to run, its {names}", fixed)
+
+
+def _repeated(
+    run: Run, result: Result, alike: Sequence[tuple[Run, Result]], scope: str, fixed: Sequence[Output]
+) -> Promise:
+    seen = max((o.distinct for o in fixed or result.results), default=0)
     if seen > 1:
         return Promise(scope, Standing.BROKEN, f"{seen} patterns in {result.repetitions:,} repetitions")
     if result.friendly:

@@ -112,7 +112,7 @@ def claim(card: "Claim") -> str:
     worst = next((p for p in card.promises if p.standing.value == "broken"), None)
     done = card.result.status is Status.OK
     mark, tone = STANDINGS["broken" if worst or not done else "held"]
-    if done and not card.result.kernel.determinism.guaranteed:
+    if done and not worst and not card.result.kernel.determinism.guaranteed:
         mark, tone = VERDICTS[Verdict.CHURN].mark, "quiet"
     return _page(
         "claim.html",

@@ -9,7 +9,7 @@ import pytest
 
 from reprodb.claims import Standing, claim
 from reprodb.cli import main
-from reprodb.domain import Determinism, Lane, Result, Run, Status
+from reprodb.domain import Determinism, Lane, Result, Role, Run, Status
 from reprodb.render import html
 from reprodb.store import open_store
 from tests.render import samples
@@ -51,6 +51,28 @@ def test_other_builds_are_counted_result_and_witness_apart() -> None:
     found = evidence(samples.run(1), samples.tree(), history)[1]
     assert found.startswith("the result's bits are equal in 4 of 4 other builds, the witnesses' too in 2")
     assert "nvrtc 12.6.85, nvrtc 13.5.37" in found
+
+
+def with_partials(*counts: int) -> Result:
+    """An arrival-order result whose partials are guaranteed and showed so many patterns."""
+    words = tuple(range(1, len(counts) + 1))
+    found = samples.atomic(lane=MEASURED)
+    fixed = samples.output("partials", words, counts, Determinism.RUN_TO_RUN, Role.WITNESS)
+    return replace(found, outputs=(*found.outputs, fixed))
+
+
+def test_the_fixed_buffers_of_an_arrival_order_kernel_are_a_promise_of_their_own() -> None:
+    kept = claim(samples.run(1, MEASURED), with_partials(100), [])
+    first, second = kept.promises[:2]
+    assert (first.standing, first.evidence) == (Standing.NOT_PROMISED, "9 patterns in 100 repetitions")
+    assert (second.scope, second.standing) == ("run to run, its partials", Standing.HELD)
+    assert kept.sentence.endswith("and that is permitted.")
+
+    lost = claim(samples.run(1, MEASURED), with_partials(98, 2), [])
+    assert [p.standing for p in lost.promises[:2]] == [Standing.NOT_PROMISED, Standing.BROKEN]
+    assert lost.sentence.endswith("but partials showed 2 patterns although one is guaranteed.")
+    assert '<span class="mark bad" aria-hidden="true">!</span> <span>Sum' in html.claim(lost)
+    assert '<span class="mark quiet" aria-hidden="true">~</span> <span>Sum' in html.claim(kept)
 
 
 def test_a_promise_that_was_broken() -> None:

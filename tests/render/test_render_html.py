@@ -338,3 +338,14 @@ def test_charts_of_a_group_share_one_legend_and_one_scale() -> None:
     groups = page.count('<div class="charts">')
     assert groups == page.count("Baseline, above") == 2
     assert set(re.findall(r'<svg viewBox="-4 0 (\d+) 146"', page)) == {"368"}
+
+
+def test_findings_of_one_kernel_are_told_apart_by_their_cases() -> None:
+    rows = (
+        samples.changed(),
+        replace(samples.changed(), case="other-7"),
+        replace(samples.latent(), kernel="k"),
+    )
+    text = Outline(html.diff(replace(samples.eventful(), comparisons=rows))).text
+    contents = text[text.index("What moved") : text.index("Both sides")]
+    assert contents.index("sum_squares_tree other-7") < contents.index("k default")
