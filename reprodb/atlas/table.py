@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ class Nearness:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A function's results differ between two versions. `max_ulp` is None where a NaN comes or goes only."""
+    """A function's results differ between two versions. `max_ulp` is None where no two numbers differ."""
 
     before: str
     after: str
@@ -82,6 +83,19 @@ class Move:
     nans: int  # changed inputs with a NaN on either side
     example: Example
     nearness: Nearness | None = None
+    nan_to_nan: int | None = None  # changed inputs with a NaN on both sides; None where it was not counted
+
+    @property
+    def nans_only(self) -> bool:
+        """Whether no number moved: a NaN gave way to a NaN of another sign or payload, wherever bits moved.
+
+        A table without the count is taken at its example.
+        """
+        if self.max_ulp is not None or self.nans < self.changed:
+            return False
+        if self.nan_to_nan is not None:
+            return self.nan_to_nan == self.changed
+        return self.example.before.value == self.example.after.value == "nan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +202,20 @@ def atlas_of(
     )
 
 
+def narrowed(atlas: Atlas, functions: Collection[str], flags: Iterable[str]) -> Atlas:
+    """The table of some functions and of the flags whose names match any glob. The input digest stays."""
+    globs = tuple(flags)
+
+    def wanted(name: str) -> bool:
+        return any(fnmatchcase(name, glob) for glob in globs)
+
+    return replace(
+        atlas,
+        flags=tuple(each for each in atlas.flags if wanted(each[0])),
+        entries=tuple(e for e in atlas.entries if e.function in functions and wanted(e.flags)),
+    )
+
+
 def _version(result: Result) -> str:
     return result.build.toolchain.version if result.build else ""
 
@@ -245,7 +273,8 @@ class _Maker:
 
         a, b = (to_bits(self._fetch(r.results[0].sha256), row.dtype) for r in (before, after))
         where = np.flatnonzero(a != b)
-        nans = nan_mask(a[where], row.dtype) | nan_mask(b[where], row.dtype)
+        before_nan, after_nan = (nan_mask(side[where], row.dtype) for side in (a, b))
+        nans = before_nan | after_nan
         distance = None
         chosen = int(where[0])
         if is_float(row.dtype) and not nans.all():
@@ -263,6 +292,7 @@ class _Maker:
             nans=int(nans.sum()),
             example=self._example(row, words, a, b, chosen),
             nearness=self._nearness(row, words, a, b, where),
+            nan_to_nan=int((before_nan & after_nan).sum()),
         )
 
     def _example(self, row: Function, words: Sequence[Any], a: Any, b: Any, at: int) -> Example:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 from uuid import uuid4
 
 import typer
@@ -30,7 +30,7 @@ from reprodb.errors import Exit, ReprodbError, ToolchainError, UsageError
 if TYPE_CHECKING:
     from reprodb.artifacts import ArtifactStore
     from reprodb.atlas.functions import Function
-    from reprodb.atlas.survey import Survey
+    from reprodb.atlas.survey import Made, Survey
     from reprodb.atlas.table import Atlas
     from reprodb.cli.flow import RunOptions
     from reprodb.cli.progress import Listener
@@ -64,7 +64,8 @@ def atlas(
         typer.Option(
             "--toolkits",
             metavar="VERSIONS",
-            help="NVRTC versions with commas between, or `all` published; what is installed by default.",
+            help="NVRTC versions (12.4 or 12.4.127) with commas between, or `all` published releases; "
+            "what is installed by default.",
         ),
     ] = None,
     function: Annotated[
@@ -90,7 +91,15 @@ def atlas(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", metavar="RUN", help="The table of a recorded run; run nothing."),
+        typer.Option(
+            "--run",
+            metavar="RUN",
+            help="The table of a recorded run, of its --toolkits where they are named; run nothing.",
+        ),
+    ] = None,
+    written: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="The table of an atlas.json, .xz or not; run nothing."),
     ] = None,
     db: DatabaseOption = None,
     store: StoreOption = None,
@@ -105,20 +114,38 @@ def atlas(
     """Run the CUDA math API under several releases of NVRTC and say which functions move at which step.
 
     Results are recorded as a run; text goes to standard output, atlas.json, atlas.md and atlas.html to --out.
-    Exit 4 where a function has no result on a GPU; functions that the model refuses are named.
+    Exit 0 whatever moves, 3 where a function gives two answers in one run, 4 where one has no result on a
+    GPU; functions that the model refuses are named.
     """
     from reprodb.atlas.functions import select
     from reprodb.cli.flow import RunOptions
     from reprodb.cli.progress import listener
     from reprodb.profiles import bundled_profiles, load_profiles
     from reprodb.profiles import select as select_profiles
-    from reprodb.render import atlas as render
     from reprodb.store import open_store
 
     rows = select(function or ())
+    _one_of({"--list": listing, "--pack": pack is not None, "--run": bool(run), "--from": bool(written)})
     if listing:
         _list(rows, as_json)
         raise typer.Exit(int(Exit.CLEAN))
+    if device == "cpu":
+        raise UsageError(
+            "the atlas's functions are GPU code", allowed="--device gpu, model, auto or an index"
+        )
+    if written:
+        from reprodb.atlas.reading import read
+
+        if toolkits:
+            raise UsageError(
+                "--toolkits chooses nothing of a written table",
+                allowed="--run RUN --toolkits 12.6,13.2 compares any releases of a recorded run",
+            )
+        _give(_filtered(read(written), rows, profile), out, as_json=as_json, quiet=quiet)
+    if run:
+        with open_store(db) as database:
+            found = _table(database, _number(database, run), rows, toolkits)
+        _give(_filtered(found, rows, profile), out, as_json=as_json, quiet=quiet)
     flags = select_profiles(load_profiles(profiles_file or bundled_profiles()), profile or _FLAGS)
     _check(flags)
     wanted = Wanted(rows, flags, toolkits, arch, install, no_compile, repetitions)
@@ -128,13 +155,46 @@ def atlas(
     options = RunOptions(
         device=device, store=store, timeout=timeout, jobs=jobs, label=label, no_compile=no_compile
     )
-    with open_store(db, write=run is None) as database, listener(quiet=quiet) as said:
-        number = database.resolve(run).run_id if run else _record(wanted, options, database, said)
-        if number is None:
-            raise UsageError(f"--run {run!r} is no run", allowed="the number or label of an atlas's run")
+    with open_store(db, write=True) as database, listener(quiet=quiet) as said:
+        number = _record(wanted, options, database, said)
+        said.said(f"run {number} is recorded; its table is made")
         found = _table(database, number, rows)
-    if not found.entries:
-        raise UsageError(f"run {number} is no atlas's run", allowed="a run that `reprodb atlas` recorded")
+    _give(found, out, as_json=as_json, quiet=quiet, number=number)
+
+
+def _one_of(options: Mapping[str, bool]) -> None:
+    named = [option for option, given in options.items() if given]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} exclude each other", remedy="name one of them")
+
+
+def _number(database: Store, run: str) -> int:
+    number = database.resolve(run).run_id
+    if number is None:
+        raise UsageError(f"--run {run!r} is no run", allowed="the number or label of an atlas's run")
+    return number
+
+
+def _filtered(found: Atlas, rows: tuple[Function, ...], profiles: list[str] | None) -> Atlas:
+    """The table of these functions and flags alone. A function that this version does not know goes too."""
+    from reprodb.atlas.functions import functions
+    from reprodb.atlas.table import narrowed
+
+    names = {row.name for row in rows}
+    everything = len(names) == len(functions()) and not profiles
+    kept = found if everything else narrowed(found, names, profiles or ("*",))
+    if not kept.entries:
+        flags = ", ".join(name for name, _ in found.flags)
+        raise UsageError(
+            "the table has nothing of these functions and profiles", allowed=f"its flags are {flags}"
+        )
+    return kept
+
+
+def _give(found: Atlas, out: Path, *, as_json: bool, quiet: bool, number: int | None = None) -> NoReturn:
+    """Write the files, print the table, end."""
+    from reprodb.render import atlas as render
+
     files = _write(found, out)
     if as_json:
         from reprodb.render.json import dumps
@@ -144,7 +204,8 @@ def atlas(
         for line in render.lines(found, quiet=quiet):
             typer.echo(line)
         if not quiet:
-            typer.echo(f"\nrun {number}; written: {', '.join(str(file) for file in files)}")
+            recorded = f"run {number}; " if number is not None else ""
+            typer.echo(f"\n{recorded}written: {', '.join(str(file) for file in files)}")
     raise typer.Exit(int(exit_code(found)))
 
 
@@ -182,15 +243,35 @@ def _record(wanted: Wanted, options: RunOptions, database: Store, said: Listener
         made = carry_out(
             survey, bench.store, bench.pool, bench.where.lane, jobs=options.jobs, no_compile=wanted.no_compile
         )
-        for results in made:
-            number = database.begin(started) if number is None else number
-            database.record_many(number, results)
-            done += len(results)
-            said.said(f"{done} of {survey.size} results")
+        try:
+            for results in made:
+                number = database.begin(started) if number is None else number
+                database.record_many(number, results)
+                done += len(results)
+                said.said(_progress(results, done, survey.size))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_kept(number, done, survey.size)) from None
         if number is None:
             raise UsageError("nothing to run")
         database.finish(number, None, utc_now())
     return number
+
+
+def _progress(results: Iterable[Made], done: int, size: int) -> str:
+    names = list(dict.fromkeys(result.kernel.name for result, _ in results))
+    told = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+    return f"{done:,} of {size:,} results: {told}"
+
+
+def _kept(number: int | None, done: int, size: int) -> str:
+    """What an interrupted atlas leaves."""
+    built = "what was built is in the artifact store"
+    if number is None:
+        return f"nothing is recorded; {built}"
+    return (
+        f"run {number} has {done:,} of {size:,} results, `reprodb atlas --run {number}` makes their table; "
+        f"{built}"
+    )
 
 
 def _survey(wanted: Wanted, store: ArtifactStore, device: Device | None, said: Listener) -> Survey:
@@ -198,6 +279,7 @@ def _survey(wanted: Wanted, store: ArtifactStore, device: Device | None, said: L
     from reprodb.atlas.survey import Survey, column
     from reprodb.profiles import architecture, check_arch
     from reprodb.recovery import Compilers
+    from reprodb.render.text import count
     from reprodb.toolchains import catalog, headers
     from reprodb.toolchains.install import install as put_in_cache
     from reprodb.toolchains.places import cache_folder
@@ -217,25 +299,35 @@ def _survey(wanted: Wanted, store: ArtifactStore, device: Device | None, said: L
         compilers = Compilers(complete_first, fetch if wanted.install else None)
         halves = any(row.source == "f16" for row in wanted.rows)
         index = Registry() if wanted.install else None
-        found = toolkits.chosen(wanted.toolkits, compilers, index, headers=halves)
+        found = toolkits.chosen(wanted.toolkits, compilers, index, headers=halves, say=said.said)
     native = device.arch if device else None
     arch = check_arch(wanted.arch) if wanted.arch else architecture(wanted.flags[0], native)
-    said.said(
-        f"{len(wanted.rows)} functions, {len(wanted.flags)} sets of flags, {len(found)} versions ({arch})"
-    )
+    parts = (count(len(wanted.rows), "function"), count(len(wanted.flags), "set") + " of flags")
+    said.said(f"{', '.join(parts)}, {', '.join(t.label for t in found)} ({arch})")
     columns = tuple(column(flags, toolchain) for flags in wanted.flags for toolchain in found)
     return Survey(wanted.rows, columns, arch, wanted.repetitions)
 
 
-def _table(database: Store, number: int, rows: tuple[Function, ...]) -> Atlas:
-    """The table of a recorded run; exact values where mpmath is installed."""
+def _table(database: Store, number: int, rows: tuple[Function, ...], toolkits: str | None = None) -> Atlas:
+    """The table of a recorded run, of some of its releases where they are named.
+
+    Exact values where mpmath is installed.
+    """
     from reprodb.atlas.exact import Exact, available
+    from reprodb.atlas.source import SUITE
     from reprodb.atlas.table import atlas_of
+    from reprodb.atlas.toolkits import of_releases
     from reprodb.executors.arrays import Arrays
 
+    run = database.run(number)
+    if run.suite != SUITE:
+        raise UsageError(
+            f"run {number} is no atlas's run, its suite is {run.suite}",
+            allowed="a run that `reprodb atlas` recorded",
+        )
     return atlas_of(
-        database.run(number),
-        database.results(number),
+        run,
+        of_releases(database.results(number), toolkits),
         rows,
         database.pattern,
         Arrays().get,
@@ -246,9 +338,15 @@ def _table(database: Store, number: int, rows: tuple[Function, ...]) -> Atlas:
 def _write(found: Atlas, out: Path) -> list[Path]:
     from reprodb.files import replace_file
     from reprodb.render import atlas as render
+    from reprodb.render import html
+    from reprodb.render.atlas_page import markdown
     from reprodb.render.json import dumps
 
-    texts = {"atlas.json": dumps(render.document(found))}
+    texts = {
+        "atlas.json": dumps(render.document(found)),
+        "atlas.md": markdown(found),
+        "atlas.html": html.atlas(found),
+    }
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

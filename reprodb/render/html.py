@@ -19,6 +19,7 @@ from reprodb.render.words import ACCURACY, LANES, STANDINGS, VERDICTS, run_name
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from reprodb.atlas.table import Atlas
     from reprodb.claims import Claim
     from reprodb.dossier import Dossier
     from reprodb.render.index import KernelEntry, RunEntry, UpgradeEntry
@@ -124,6 +125,16 @@ def claim(card: "Claim") -> str:
         tone=tone,
         stamp=_stamp(card.run),
         home="",
+    )
+
+
+def atlas(value: "Atlas") -> str:
+    """The page of the math atlas: which functions move at which step of the toolkit."""
+    from reprodb.render.atlas_page import atlas_page
+
+    view = atlas_page(value)
+    return _page(
+        "atlas.html", title="math atlas · reprodb", view=view, lane=value.lane, stamp=view.stamp, home=""
     )
 
 
