@@ -200,9 +200,9 @@ def _nothing_compared(diff: Diff, first_night: bool) -> Iterable[_Reason]:
     yield _Reason(Exit.NO_ANSWER, f"nothing was compared: 0 of {len(diff.comparisons)} rows")
 
 
-def idle_rules(policy: Policy, diff: Diff) -> tuple[str, ...]:
-    """Rules that name no kernel of a night of the whole suite: a typo, or a kernel that is gone."""
-    kernels = sorted({c.kernel for c in diff.comparisons})
+def idle_rules(policy: Policy, diff: Diff, kernels: Iterable[str] = ()) -> tuple[str, ...]:
+    """Rules that name no kernel of a night or of its suite (`kernels`): a typo, or a kernel that is gone."""
+    kernels = sorted({*kernels, *(c.kernel for c in diff.comparisons)})
     named = [("[[kernel]]", o.kernel) for o in policy.overrides]
     named += [("[[expect]]", e.kernel) for e in policy.expect]
     named += [("[[require_equal]]", glob) for rule in policy.require_equal for glob in rule.kernels]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 from reprodb.compare import Earlier, Side, compare_references, compare_runs, matrix, nothing_earlier
 from reprodb.deltas import Fetch
@@ -14,6 +16,7 @@ from reprodb.gate import begins_anew, judge
 from reprodb.ledger import Blessing, Ledger
 from reprodb.matrix import References, Row
 from reprodb.policy import Policy
+from reprodb.variation import SUITE_FOLDER
 
 _EMPTY_LEDGER = Ledger()
 
@@ -77,6 +80,21 @@ def review_night(
         canaries=candidate.run.canaries,
     )
     return judge(diff, policy, now=now, first_night=not references)
+
+
+def located(diff: Diff, suite: Path, profiles: Path | None) -> Diff:
+    """The diff with the commands to try as they run on this machine: where its suite and its profiles are."""
+
+    def exact(row: Comparison) -> Comparison:
+        if row.loss is None:
+            return row
+        commands = []
+        for command in row.loss.advice:
+            words = [str(suite) if word == SUITE_FOLDER else word for word in shlex.split(command)]
+            commands.append(shlex.join([*words, *(["--profiles-file", str(profiles)] if profiles else [])]))
+        return replace(row, loss=replace(row.loss, advice=tuple(commands)))
+
+    return replace(diff, comparisons=tuple(exact(row) for row in diff.comparisons))
 
 
 def _with_ended(

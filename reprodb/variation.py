@@ -16,6 +16,7 @@ ORDER_PATTERNS = 32
 ORDER_BYTES = 1 << 20
 _BYTES = frozenset({"uint8", "int8"})
 BUNDLED_SUITE = "reprodb"
+SUITE_FOLDER = "SUITE_FOLDER"  # where a suite lies is not recorded; who knows it sets it in: `review.located`
 
 
 # --- Churn -------------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ def _advice(run: Run | None, result: Result, odd_at_start: bool) -> tuple[str, .
     """Commands that look for the cause; a race first, unless only the first repetition is odd."""
     again = ["reprodb", "run"]
     if run is not None and run.suite != BUNDLED_SUITE:
-        again += ["--suite", "SUITE_FOLDER"]
+        again += ["--suite", SUITE_FOLDER]
     again += [
         "--kernel",
         result.kernel.name,

@@ -25,6 +25,7 @@ from reprodb.domain import (
 from reprodb.errors import StoreError, UsageError
 from reprodb.findings import Verdict
 from reprodb.ledger import Ledger, load_ledger
+from reprodb.review import located
 from reprodb.store import open_store
 from tests.builders import (
     ATOMIC_TOTAL,
@@ -205,6 +206,20 @@ def test_an_empty_reason_is_asked_for_once(lab: Lab) -> None:
     lab.night(make_result(kernel="a"), make_result(kernel="b"))
     said = lab.call("bless", "latest", "--reason", " ", "--who", "Ada")
     assert (said.code, said.err.count("needs a reason")) == (2, 1)
+
+
+def test_what_to_try_names_this_suite_and_these_profiles(tmp_path: Path) -> None:
+    diff = replace(Lab(tmp_path).night(make_result(LOST)), baseline=None)
+    (row_,) = diff.comparisons
+    assert row_.loss is not None
+    foreign = ("compute-sanitizer --tool racecheck reprodb run --suite SUITE_FOLDER --kernel k",)
+    lost = replace(diff, comparisons=(replace(row_, loss=replace(row_.loss, advice=foreign)),))
+    found = located(lost, Path("/a b/suite"), Path("p.toml")).comparisons[0].loss
+    assert found is not None
+    assert found.advice == (
+        "compute-sanitizer --tool racecheck reprodb run --suite '/a b/suite' --kernel k"
+        " --profiles-file p.toml",
+    )
 
 
 def test_a_policy_that_names_no_kernel_here_is_told_at_night(tmp_path: Path) -> None:

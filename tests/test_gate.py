@@ -317,6 +317,9 @@ def test_rules_that_name_no_kernel_of_the_suite_are_told_with_the_nearest_name()
         "[[require_equal]] of the policy names no kernel of this suite: 'zzz'",
     )
     assert idle_rules(parse_policy(""), gate(same())) == ()
+    # A kernel that the suite has and this night did not run is no typo.
+    rule = parse_policy('[[kernel]]\nname = "slow"\nverdicts = []')
+    assert idle_rules(rule, gate(same()), ["slow"]) == ()
 
 
 def test_two_suites_are_said() -> None:

@@ -133,7 +133,15 @@ def nightly(
             recorded = record_run(options, database, said)
         everything = not (kernel or tag or case)
         watch.stage("compare")
-        diff = judge_night(database, recorded, rules, blessings, utc_now(), everything=everything)
+        diff = judge_night(
+            database,
+            recorded,
+            rules,
+            blessings,
+            utc_now(),
+            everything=everything,
+            profiles_file=profiles_file,
+        )
         book.verdict(diff)
         watch.stage("report")
         # The verdict first: a report that cannot be written must not cost it.
@@ -156,6 +164,7 @@ def judge_night(
     now: datetime,
     *,
     everything: bool = False,
+    profiles_file: Path | None = None,
 ) -> Diff:
     """Compare a recorded run with its references, accept what is quiet, and finish the run's record.
 
@@ -165,7 +174,7 @@ def judge_night(
     from reprodb.cli.judging import earlier_results, load_references
     from reprodb.compare import Side
     from reprodb.gate import idle_rules
-    from reprodb.review import acceptable, review_night
+    from reprodb.review import acceptable, located, review_night
 
     run, results = recorded.run, recorded.results
     run_id = run.id
@@ -183,9 +192,11 @@ def judge_night(
         earlier=earlier_results(database, run),
         ledger=ledger,
     )
+    diff = located(diff, recorded.suite.root, profiles_file)
     diff = replace(diff, notes=(*diff.notes, *_before(database, run, policy)))
     if everything:
-        diff = replace(diff, notes=(*diff.notes, *idle_rules(policy, diff)))
+        names = {kernel.name for kernel in recorded.suite.kernels}
+        diff = replace(diff, notes=(*diff.notes, *idle_rules(policy, diff, names)))
     if not any(c.fatal and not c.ok for c in run.canaries):
         database.accept(acceptable(diff.comparisons, policy))
     database.finish(run_id, diff.exit_code, now, canaries=run.canaries)
