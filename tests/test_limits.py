@@ -112,3 +112,18 @@ def test_a_controller_that_is_missing_and_a_group_that_is_there_already(tree: Pa
     assert limits.group_around(1, parent) is None
     (parent / "cgroup.subtree_control").write_text("cpu\n")
     assert limits.cgroup_parent(tree, tree / "own") is None
+
+
+def test_a_run_s_worker_really_has_them(tmp_path: Path) -> None:
+    """As the system shows them for the process that executes kernels on the model."""
+    from reprodb.cli.flow import RunOptions, opened_bench
+    from reprodb.cli.progress import Silent
+
+    with opened_bench(RunOptions(device="model", store=tmp_path, jobs=1), Silent()) as bench:
+        (worker,) = bench.pool._workers
+        text = Path(f"/proc/{worker.process.pid}/limits").read_text()
+    soft = {line[:26].strip(): line[26:47].strip() for line in text.splitlines()}
+    assert soft["Max file size"] == str(limits.FILE_BYTES)
+    assert soft["Max core file size"] == "0"
+    assert soft["Max address space"] == str(limits.machine_memory())
+    assert int(soft["Max processes"]) > limits.PROCESSES

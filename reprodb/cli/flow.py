@@ -236,11 +236,14 @@ def _start(where: Where, options: RunOptions, store: ArtifactStore) -> tuple[Poo
     from reprodb.campaign import cores
     from reprodb.executors.base import ExecutorOptions
     from reprodb.executors.pool import Limits, Pool
+    from reprodb.limits import machine_memory
 
     index = where.device.index if where.device else 0
     workers = 1 if where.device else options.jobs or cores()
+    # No kernel on the model needs more than the machine has; CUDA reserves far more than it uses.
+    memory = machine_memory() if where.executor == "model" else None
     pool = Pool(
-        ExecutorOptions(where.executor, index, store.root.absolute() / "model"),
+        ExecutorOptions(where.executor, index, store.root.absolute() / "model", memory),
         workers=workers,
         limits=Limits(options.timeout),
     )
