@@ -8,9 +8,8 @@ from reprodb import ordering
 from reprodb.bounds import pool
 from reprodb.codegen import launched
 from reprodb.domain import FRIENDLY, Determinism, Lane, Output, Result, Role, Run, Stage, Status
+from reprodb.invariance import batch_sizes
 from reprodb.resources import resources
-
-_NAMED_SIZES = 4
 
 
 class Standing(StrEnum):
@@ -159,17 +158,8 @@ def _served(result: Result) -> tuple[str, ...]:
     return (
         f"{composition.probes:,} probes of {composition.requests:,} requests, at least "
         f"{composition.strangers:,} strangers, seed {composition.seed}",
-        _batch_sizes(result),
+        batch_sizes(result),
     )
-
-
-def _batch_sizes(result: Result) -> str:
-    """`BATCH 1, 8 and 64`, or how many sizes there were and from where to where."""
-    sizes = sorted(set(result.batches))
-    if len(sizes) > _NAMED_SIZES:
-        return f"{len(sizes)} sizes of BATCH from {sizes[0]} to {sizes[-1]}"
-    *most, last = map(str, sizes or [0])
-    return f"BATCH {', '.join(most)} and {last}" if most else f"BATCH {last}"
 
 
 def _measured(result: Result) -> tuple[str, ...]:
@@ -290,7 +280,7 @@ def _across_batches(result: Result) -> tuple[Promise, ...]:
     if result.kernel.composition is None:
         return ()
     scope = "across batches, whatever else is served with a request"
-    told = _batch_sizes(result)
+    told = batch_sizes(result)
     if not result.kernel.batch_invariant:
         text = f"each composition repeats its bits: {told}"
         return (Promise(scope, Standing.NOT_PROMISED, text),)

@@ -99,6 +99,24 @@ def words(effect: BatchEffect) -> str:
     )
 
 
+def batch_sizes(result: Result) -> str:
+    """`BATCH 1, 8 and 64`, or how many sizes there were and from where to where."""
+    sizes = sorted(set(result.batches))
+    if len(sizes) > _NAMED + 1:
+        return f"{len(sizes)} sizes of BATCH from {sizes[0]} to {sizes[-1]}"
+    *most, last = map(str, sizes or [0])
+    return f"BATCH {', '.join(most)} and {last}" if most else f"BATCH {last}"
+
+
+def served(result: Result) -> str:
+    """`100 compositions, 49 sizes of BATCH from 1 to 256`; empty for a kernel without any."""
+    count = len(result.batches)
+    if not count:
+        return ""
+    each = "" if result.kernel.batch_invariant else " in each repetition"
+    return f"{count:,} composition{'s' * (count != 1)}{each}, {batch_sizes(result)}"
+
+
 def sizes_of(effect: BatchEffect) -> str:
     """`BATCH 8, 16, 31 and 5 more`."""
     named = ", ".join(map(str, effect.sizes[:_NAMED]))

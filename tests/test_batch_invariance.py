@@ -15,6 +15,7 @@ import pytest
 
 from reprodb import build
 from reprodb.artifacts import ArtifactStore
+from reprodb.claims import Standing, claim
 from reprodb.compare import Side, compare_references, compare_runs
 from reprodb.domain import (
     Arg,
@@ -43,8 +44,10 @@ from reprodb.executors.model import ModelExecutor
 from reprodb.findings import Comparison, Diff, Moved, Verdict
 from reprodb.gate import judge
 from reprodb.inputs import digest, generate
+from reprodb.invariance import served
 from reprodb.policy import Policy
 from reprodb.profiles import bundled_profiles, load_profiles
+from reprodb.render.json import result_record
 from reprodb.suite import bundled_suite, load_suite
 from reprodb.toolchains import catalog
 from tests.builders import make_run
@@ -420,3 +423,17 @@ def test_other_sizes_are_another_shape() -> None:
     assert "64, 127, 256 → 1, 5" in row.attribution.sentence
     (across,) = compare_runs(Side(run, (serial,)), Side(run, (batched,)), absent, by_kernel=False)
     assert across.verdict is Verdict.SAME
+
+
+def test_a_reader_sees_how_requests_were_served() -> None:
+    serial, batched, split = night()
+    assert served(serial) == "1 composition, BATCH 1"
+    assert served(batched) == "14 compositions, 13 sizes of BATCH from 1 to 256"
+    assert served(split) == "2 compositions in each repetition, BATCH 8 and 64"
+    run = make_run(lane=Lane.MODELLED)
+    held, not_promised = (claim(run, r, ()).promises[1] for r in (batched, split))
+    assert (held.standing, not_promised.standing) == (Standing.HELD, Standing.NOT_PROMISED)
+    assert held.evidence == "0 of 14 compositions differ: 13 sizes of BATCH from 1 to 256"
+    broken = claim(run, moved(batched, 3, (2,)), ()).promises[1]
+    assert (broken.standing, broken.evidence) == (Standing.BROKEN, "2 patterns in 14 compositions")
+    assert result_record(split)["batches"] == [8, 64]

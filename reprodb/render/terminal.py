@@ -9,6 +9,7 @@ from reprodb.claims import Claim
 from reprodb.domain import Lane, Result, Run, Status
 from reprodb.dossier import Dossier
 from reprodb.findings import Comparison, Diff, MatrixRow
+from reprodb.invariance import served
 from reprodb.ordering import phrase
 from reprodb.render import matrix as matrix_
 from reprodb.render.dossier import kernel_groups
@@ -452,6 +453,12 @@ def _results(out: "Console", results: Sequence[Result]) -> None:
             orders.setdefault((r.kernel.name, phrase(r.fingerprint)), []).append(name(profile_of(r)))
     for (kernel, told), profiles in orders.items():
         _line(out, f"order of {name(kernel)}: {told}, {joined(profiles)}", "dim")
+    batches: dict[tuple[str, str], list[str]] = {}
+    for r in results:
+        if told := served(r):
+            batches.setdefault((r.kernel.name, told), []).append(name(profile_of(r)))
+    for (kernel, told), profiles in batches.items():
+        _line(out, f"requests of {name(kernel)}: {told}, {joined(profiles)}", "dim")
     for r in results:
         if r.status is not Status.OK and r.error:
             _line(out, f"{name(r.kernel.name)}, {name(profile_of(r))}: {r.status.value}", "bold red")
