@@ -210,6 +210,8 @@ def _environment(run: Run) -> Pin:
     device = env.device if run.lane is Lane.MEASURED else None
     if device is None:
         libraries = tuple(f"{name} {version}" for name, version in env.libraries)
+        if run.lane is Lane.HOST:
+            return Pin("environment", f"a program on {env.cpu or 'a CPU'}", libraries)
         return Pin("environment", f"modelled on {env.cpu or 'a CPU'}: no GPU ran", libraries)
     return Pin(
         "environment",
@@ -268,7 +270,7 @@ def _repeated(
         return Promise(scope, Standing.UNSEEN, text)
     pooled = pool((run, result), alike)
     if pooled is None:
-        text = f"0 of {result.repetitions:,} repetitions differ; the modelled lane claims no bound"
+        text = f"0 of {result.repetitions:,} repetitions differ; the {run.lane} lane claims no bound"
         if run.lane is Lane.MEASURED:
             text = f"0 of {result.repetitions:,} repetitions differ; without a code digest nothing is pooled"
         return Promise(scope, Standing.HELD, text)

@@ -47,6 +47,8 @@ def subject_of(suite: Suite, name: str, cases: Sequence[str], profile: Profile, 
             allowed=", ".join(names),
             remedy=suggest(name, names),
         )
+    if kernel.program is not None:
+        raise UsageError(f"{name} is a program of its own", allowed="kernels that reprodb compiles")
     known = [case.name for case in kernel.cases]
     for glob in cases:
         if not any(fnmatchcase(one, glob) for one in known):

@@ -120,6 +120,13 @@ def test_other_steps_move_the_order_between_nights(tmp_path: Path) -> None:
     assert layers["normalised SASS and constants"]["state"] == "unknown"
     assert "STEP 1 → 3" in rows["few"]["attribution"]["sentence"]
 
+    # What makes a kernel again in other ways says that it cannot make this one.
+    for command in (("explain", 1, 2), ("trace", 1, 2, "cmake_sum")):
+        said = reprodb(*command, "--db", tmp_path / "db", folder=tmp_path)
+        assert (said.code, "cmake_sum is a program of its own" in said.err) == (2, True)
+    card = reprodb("claim", 2, "cmake_sum", "--case", "ramp1000-1003", "--db", tmp_path / "db")
+    assert "the host lane claims no bound" in card.out and "a program on" in card.out
+
 
 def built(tmp_path: Path, **changes: Any) -> tuple[Artifact, Prepared]:
     suite = load_suite(SUITE)

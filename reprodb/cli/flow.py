@@ -260,7 +260,7 @@ def run_canaries(plan: Plan, bench: Bench) -> tuple[CanaryOutcome, ...]:
 
     compiled = [build for build in plan.builds if build.kernel.program is None]
     if not compiled:  # no compiler has a part in this run
-        return not_run("no kernel is compiled")
+        return not_run("no kernel is compiled")[:1]
     first = compiled[0]
     try:
         with closing(bench.results(plan_canaries(first.toolchain, first.arch), "canaries")) as made:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reprodb.errors import UsageError
+from reprodb.stress import PLAIN
 
 if TYPE_CHECKING:
     from reprodb.domain import Run
@@ -28,7 +29,11 @@ def common_rows(
     cases: tuple[str, ...],
     ledger: Path | None,
 ) -> list[Row]:
-    """The rows that both sides have, each with the runs of its sides. `command` is who asks."""
+    """The rows that both sides have, each with the runs of its sides. `command` is who asks.
+
+    Rows under a stress are left out, and programs, which reprodb does not compile; UsageError where a program
+    is all that was asked for.
+    """
     left, right = store.resolve(baseline), store.resolve(candidate)
     if right.run_id is None:
         raise UsageError(
@@ -42,12 +47,22 @@ def common_rows(
         ("case", cases, {row[0].case for row in rows}),
     ):
         _check_known(what, globs, names)
-    return [
+    asked = [
         row
         for row in rows
         if (kernel is None or fnmatchcase(row[0].kernel, kernel))
         and (not cases or any(fnmatchcase(row[0].case, glob) for glob in cases))
+        and row[0].either.condition == PLAIN
     ]
+    compiled = [row for row in asked if row[0].either.kernel.program is None]
+    if asked and not compiled:
+        programs = ", ".join(dict.fromkeys(row[0].kernel for row in asked))
+        raise UsageError(
+            f"{command} builds kernels again in other ways, and {programs} is a program of its own",
+            allowed="kernels that reprodb compiles",
+            remedy=f"reprodb diff {baseline} {candidate} has its measured order and its libraries' versions",
+        )
+    return compiled
 
 
 def _check_known(what: str, globs: Iterable[str], names: set[str]) -> None:
