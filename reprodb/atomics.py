@@ -57,7 +57,8 @@ def _names(operands: Iterable[Operand]) -> list[str]:
 def _in(module: Module, function: Function) -> Iterator[FloatAtomic]:
     for ins in function.instructions:
         parts = ins.opcode.split(".")
-        if parts[0] not in ("atom", "red"):
+        # Beside the plain forms: multimem.red, and bulk copies that add (cp.reduce.async.bulk).
+        if not {"atom", "red", "reduce"} & set(parts[:2]):
             continue
         space = next((part for part in parts if part in _SPACES), "global or shared")
         if "add" in parts and parts[-1] in _FLOATS:

@@ -214,6 +214,33 @@ def test_without_a_compiler_it_says_what_was_not_checked(
     ]
 
 
+@pytest.mark.parametrize(
+    ("opcode", "operands", "found"),
+    [
+        ("red.global.add.f64", "[%rd1], %fd1", True),
+        ("atom.shared.add.noftz.f16x2", "%r1, [%rd1], %r2", True),
+        ("multimem.red.relaxed.gpu.global.add.f32", "[%rd1], %f1", True),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", "[%rd1], [%rd2], %r1", True),
+        ("red.global.add.u32", "[%rd1], %r1", False),
+        ("atom.global.exch.b32", "%r1, [%rd1], %r2", False),
+        ("red.global.max.s32", "[%rd1], %r1", False),
+        ("atom.global.cas.b32", "%r1, [%rd1], %r2, %r3", False),
+    ],
+)
+def test_forms_of_atomics(opcode: str, operands: str, found: bool) -> None:
+    ptx = f""".version 8.5
+.target sm_90
+.address_size 64
+.visible .entry k()
+{{
+    .reg .f32 %f<4>; .reg .f64 %fd<4>; .reg .b32 %r<4>; .reg .b64 %rd<4>;
+    {opcode} {operands};
+    ret;
+}}
+"""
+    assert bool(float_atomics(ptx, ("k",))) is found
+
+
 @pytest.mark.soak
 def test_atomics_of_the_bundled_kernels() -> None:
     """What declares nothing adds floats as they arrive, what guarantees does not; integers are no floats."""

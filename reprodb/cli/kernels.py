@@ -66,6 +66,8 @@ def _kernel_record(kernel: Kernel) -> dict[str, Any]:
         "order": kernel.order,
         "tags": list(kernel.tags),
         "teaches": kernel.teaches,
+        "no_reference": kernel.no_reference,
+        "atomics": kernel.atomics,
         "sm_count": kernel.sm_count,
         "manifest": kernel.manifest,
         "source": kernel.source,
