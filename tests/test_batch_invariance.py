@@ -48,6 +48,7 @@ from reprodb.invariance import served
 from reprodb.policy import Policy
 from reprodb.profiles import bundled_profiles, load_profiles
 from reprodb.render.json import result_record
+from reprodb.render.top import diff_top
 from reprodb.suite import bundled_suite, load_suite
 from reprodb.toolchains import catalog
 from tests.builders import make_run
@@ -358,6 +359,12 @@ def test_a_sound_night_says_what_follows_the_batch_and_gates_nothing() -> None:
     }
     assert "moved: shape: logits of 64 of 64 probes differ from row_logits_serial with BATCH 8" in split.note
     assert split.note.endswith("this does not gate: batch_invariant is not declared")
+    (fact,) = (fact for fact in diff_top(diff).facts if fact.name == "Batches")
+    assert fact.text == "the bits of row_logits_split_k follow the batch: shape moved, nothing gates"
+    assert [line.split(" of 64")[0] for line in fact.more] == [
+        "row_logits_split_k: logits of 64",
+        "row_logits_split_k: ranked of 57",
+    ]
 
 
 def test_without_the_serial_kernel_batches_are_held_against_the_first() -> None:

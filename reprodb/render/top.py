@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reprodb.domain import CanaryOutcome, Environment, Lane, Result, Run, Status
 from reprodb.findings import Comparison, Diff
+from reprodb.invariance import words
 from reprodb.render.text import count, joined, sentence, when
 from reprodb.render.words import (
     EXITS,
@@ -80,6 +81,23 @@ def _canaries(canaries: Sequence[CanaryOutcome]) -> tuple[Fact, ...]:
     return (Fact("Canaries", f"{held} of {len(canaries)} as expected", failed),)
 
 
+def _batches(comparisons: Sequence[Comparison]) -> tuple[Fact, ...]:
+    """What follows the batch and promised nothing: said, though no row shows it. Equal sentences are one."""
+    told: dict[str, list[str]] = {}
+    for c in comparisons:
+        for effect in c.batch:
+            if not effect.promised:
+                text = f"{c.kernel}: {words(effect)}"
+                told.setdefault(text, []).append(c.either.profile)
+    if not told:
+        return ()
+    kernels = joined(
+        list(dict.fromkeys(c.kernel for c in comparisons if any(not e.promised for e in c.batch)))
+    )
+    lines = tuple(f"{text} ({joined(profiles)})" for text, profiles in told.items())
+    return (Fact("Batches", f"the bits of {kernels} follow the batch: shape moved, nothing gates", lines),)
+
+
 def _fatal(canaries: Sequence[CanaryOutcome]) -> tuple[CanaryOutcome, ...]:
     return tuple(c for c in canaries if not c.ok and c.fatal)
 
@@ -142,6 +160,7 @@ def diff_top(diff: Diff) -> Top:
             _compared_with(diff),
             environment_fact(run),
             Fact("Toolchains", joined(list(toolchains_of(both))) or "none", _libraries(run)),
+            *_batches(diff.comparisons),
             *_canaries(canaries),
         ),
         unanswered(diff),
