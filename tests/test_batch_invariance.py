@@ -361,7 +361,7 @@ def test_a_sound_night_says_what_follows_the_batch_and_gates_nothing() -> None:
     assert split.note.endswith("this does not gate: batch_invariant is not declared")
     (fact,) = (fact for fact in diff_top(diff).facts if fact.name == "Batches")
     assert fact.text == "the bits of row_logits_split_k follow the batch: shape moved, nothing gates"
-    assert [line.split(" of 64")[0] for line in fact.more] == [
+    assert [line.split(" of 64 probes")[0] for line in fact.more] == [
         "row_logits_split_k: logits of 64",
         "row_logits_split_k: ranked of 57",
     ]
