@@ -163,12 +163,9 @@ def _served(result: Result) -> tuple[str, ...]:
 
 
 def _measured(result: Result) -> tuple[str, ...]:
-    """The order as it was measured, where it was; a small tree is drawn."""
+    """The order as it was measured, where it was."""
     found = result.fingerprint
-    if found is None:
-        return ()
-    told = f"order fingerprint {ordering.phrase(found)}"
-    return (told, *(ordering.drawn(ordering.read(found.tree)).splitlines() if found.tree else ()))
+    return () if found is None else (f"order fingerprint {ordering.phrase(found)}",)
 
 
 def _grid(stage: Stage) -> str:

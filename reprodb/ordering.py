@@ -201,7 +201,8 @@ def phrase(found: Fingerprint) -> str:
     """A fingerprint in a few words."""
     if found.digest is None:
         return f"not applicable: {found.reason}"
-    asked = f"{len(found.pairs)} pairs of {found.n:,} elements"
+    count = len(found.pairs)
+    asked = f"{count} pair{'s' * (count != 1)} of {found.n:,} elements"
     if found.distinct > 1:
         return f"{found.distinct} orders in {len(found.rounds)} repetitions ({asked})"
     return f"{found.digest[:16]} ({asked})"

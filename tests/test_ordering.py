@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -104,6 +105,24 @@ def test_a_tree_is_drawn_in_text_and_in_lines() -> None:
     root = ET.fromstring(ordering.svg(tree))  # noqa: S314 -- our own
     assert [text.text for text in root.iter("text")] == ["0", "8", "4", "2", "6"]
     assert ordering.height(tree) == 3
+
+
+def test_a_claim_card_shows_the_measured_order() -> None:
+    from dataclasses import replace
+
+    from reprodb.claims import claim
+    from reprodb.render import html, terminal
+    from tests.builders import make_result, make_run
+
+    tree = ordering.read("(((0 8) 4) (2 6))")
+    order = Fingerprint(9, ((0, 8, 2),), ("ab" * 32,), ordering.written(tree))
+    card = claim(make_run(), replace(make_result(), fingerprint=order), ())
+    assert ordering.svg(tree) in html.claim(card)
+    out = io.StringIO()
+    terminal.claims(terminal.console(out), [card])
+    assert "order fingerprint abababababababab (1 pair of 9 elements)" in out.getvalue()
+    assert "│  ├─ x[0] + x[8]" in out.getvalue()
+    assert "<figure>" not in html.claim(claim(make_run(), make_result(), ()))
 
 
 def test_differences_in_words() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reprodb.digest import content_key
 from reprodb.domain import Result, Run, Status
 from reprodb.findings import Diff, MatrixRow, Verdict
+from reprodb.ordering import read, svg
 from reprodb.render.sources import NOTHING, Sources
 from reprodb.render.text import joined, visible, when
 from reprodb.render.timeline import STEPS, TURNS
@@ -108,6 +109,14 @@ def index(
     )
 
 
+def _tree(result: Result) -> str:
+    """The drawing of a small tree of additions, where one was measured."""
+    from markupsafe import Markup
+
+    found = result.fingerprint
+    return Markup(svg(read(found.tree))) if found and found.tree else ""  # noqa: S704 -- numbers of our own
+
+
 def claim(card: "Claim") -> str:
     """The page of a claim card."""
     worst = next((p for p in card.promises if p.standing.value == "broken"), None)
@@ -119,6 +128,7 @@ def claim(card: "Claim") -> str:
         "claim.html",
         title=f"{card.result.kernel.name} · claim",
         view=card,
+        tree=_tree(card.result),
         name=run_name(card.run),
         lane=card.run.lane,
         mark=mark,

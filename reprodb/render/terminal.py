@@ -10,7 +10,7 @@ from reprodb.domain import Lane, Result, Run, Status
 from reprodb.dossier import Dossier
 from reprodb.findings import Comparison, Diff, MatrixRow
 from reprodb.invariance import served
-from reprodb.ordering import phrase
+from reprodb.ordering import drawn, phrase, read
 from reprodb.render import matrix as matrix_
 from reprodb.render.dossier import kernel_groups
 from reprodb.render.spectra import churn_groups, span
@@ -243,6 +243,9 @@ def claims(out: "Console", cards: Sequence[Claim]) -> None:
             for more in pin.more:
                 if more:
                     _line(out, " " * 13 + more, "dim")
+            if pin.name == "grouping" and r.fingerprint is not None and r.fingerprint.tree:
+                for line in drawn(read(r.fingerprint.tree)).splitlines():
+                    _line(out, " " * 13 + line, "dim")
         for text in card.not_covered:
             _line(out, f"{'not covered':<13}{text}", "dim")
 
