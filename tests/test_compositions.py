@@ -186,6 +186,8 @@ def test_without_a_promise_a_pattern_has_a_part_for_every_size(tmp_path: Path) -
         ('grid = [2, "BATCH"]', "grid = 2", []),
         ('"y", "BATCH"]', '"y"]', []),
         ('role = "result"', 'role = "result"\ninit = "copy:x"', ["'copy:x'", "poison or zero"]),
+        ("n = 32", 'n = 48\nreference = "sum"\nrel_tol = 1e-5', ["'sum' beside a [composition]", "sha256"]),
+        ("batch_invariant = true", "fingerprint = true", ["fingerprint", "beside a [composition]"]),
         ("batch_invariant = true", "defines = { BATCH = 4 }", ["define 'BATCH'", "its own"]),
     ],
 )

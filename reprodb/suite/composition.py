@@ -104,7 +104,17 @@ def _serial(table: Table) -> str | None:
 
 
 def check_rows(table: Table, case: Case, composition: Composition) -> None:
-    """Raises Problem where a case's input is no whole number of rows, or a buffer copies rows of requests."""
+    """Raises Problem where a case and a composition do not go together.
+
+    An input is a whole number of rows; no buffer copies rows of requests; references know nothing of probes.
+    """
+    if case.reference is not None:
+        raise Problem(
+            table.where,
+            f"reference = {case.reference!r} beside a [composition]",
+            "no reference",
+            "pin the bits: expected = { y = 'sha256:…' }, or name a serial kernel that has a reference",
+        )
     for wanted in case.inputs:
         if wanted.name == composition.rows[0] and (wanted.n == 0 or wanted.n % composition.requests):
             raise Problem(

@@ -140,6 +140,10 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
     probe: OrderProbe | None = None
     with collecting(problems):
         probe = read_probe(head, inputs, plans, used)
+        if probe is not None and composed is not None:
+            raise head.wrong(
+                "fingerprint", "none beside a [composition]: an order is probed launch by launch"
+            )
     program: Program | None = None
     with collecting(problems):
         program = read_program(root, head, kind, inputs, plans)
