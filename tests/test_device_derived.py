@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from reprodb.compare import compare_results
+from reprodb.domain import Lane
 from reprodb.errors import UsageError
+from reprodb.findings import Moved, Verdict
 from reprodb.suite import load_suite
+from tests.builders import ATOMIC_TOTAL, H200, make_environment, make_result, make_run
 
 MANIFEST = """\
 [kernel]
@@ -80,3 +85,22 @@ def test_what_is_refused(tmp_path: Path, old: str, new: str, said: list[str]) ->
         load_suite(_suite(tmp_path, MANIFEST.replace(old, new)))
     for words in said:
         assert words in str(caught.value)
+
+
+def test_another_number_of_multiprocessors_is_a_change_of_shape() -> None:
+    """The same card cut in two: other bits, and the launch shape is the first layer."""
+    whole = make_result(lane=Lane.MEASURED)
+    half = make_result([ATOMIC_TOTAL] * 100, lane=Lane.MEASURED)
+    pair = []
+    for result, sms in ((whole, 132), (half, 66)):
+        (stage,) = result.kernel.stages
+        kernel = replace(result.kernel, sm_count=sms, stages=(replace(stage, grid=(2 * sms, 1, 1)),))
+        pair.append(replace(result, kernel=kernel))
+    run = replace(make_run(lane=Lane.MEASURED), environment=make_environment(H200))
+    found = compare_results(pair[0], pair[1], run, run, lambda sha256: b"")
+    assert found.verdict is Verdict.CHANGED
+    assert found.attribution is not None
+    assert found.attribution.first_layer == "launch shape"
+    assert found.attribution.moved == (Moved.SHAPE,)
+    assert "264" in found.attribution.causes[1].detail
+    assert "132" in found.attribution.causes[1].detail

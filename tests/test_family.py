@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from reprodb.inputs import generate
 from reprodb.suite import bundled_suite, load_suite
 from tests import orders
 from tests.built import built
+from tests.command import reprodb
 
 pytestmark = pytest.mark.xdist_group("family")
 
@@ -198,6 +200,21 @@ def test_the_total_is_within_a_tenth_of_its_tolerance(name: str) -> None:
     assert error < case.rel_tol / 10
     if name == "sum_kahan_tree":
         assert answer(name)["total"] == np.float32(exact)
+
+
+@pytest.mark.soak
+def test_measured_orders_tell_the_trees_apart_and_the_types_not(tmp_path: Path) -> None:
+    """The fingerprint is the tree's: float32, float64 and bfloat16 share one, other groupings have their own."""
+    kernels = [name for name in TOTALS if kernel_named(name).fingerprint is not None]
+    chosen = [part for name in kernels for part in ("--kernel", name)]
+    where = ("--db", tmp_path / "orders.db", "--store", tmp_path / "store")
+    done = reprodb("run", "--device", "model", "--profile", "default", "-n", 2, *chosen, *where, "--json")
+    digests = {row["kernel"]: row["fingerprint"]["digest"] for row in done.json["results"]}
+    alike = {digests[name] for name in ("sum_last_block", "sum_float64", "sum_bf16")}
+    others = [digests[name] for name in ("sum_device_grid", "sum_warp_shuffle", "sum_float4")]
+    assert len(alike) == 1
+    assert len({*alike, *others}) == 4
+    assert sorted(digests) == sorted(kernels)
 
 
 # --- Largest and smallest ----------------------------------------------------------------------

@@ -134,7 +134,7 @@ def _buffer_record(kernel: Kernel, buffer: Buffer) -> dict[str, Any]:
 
 def listing(suite: Suite, chosen: tuple[Kernel, ...]) -> list[str]:
     """The lines that people read: one a kernel and case, columns aligned."""
-    header = ("kernel", "case", "contract", "grid x block", "outputs", "operation", "teaches")
+    header = ("kernel", "case", "contract", "grid x block", "outputs", "operation", "tags", "teaches")
     rows = [
         (
             kernel.name,
@@ -143,6 +143,7 @@ def listing(suite: Suite, chosen: tuple[Kernel, ...]) -> list[str]:
             shape(kernel),
             ", ".join(f"{b.name}[{','.join(map(str, b.shape))}]" for b in case.recorded),
             kernel.operation,
+            " ".join(kernel.tags),
             kernel.teaches,
         )
         for kernel in chosen
