@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,6 @@ from reprodb.toolchains import catalog
 Floats = NDArray[np.float32]
 THREADS, LANES = 256, 32
 SHARED = "row_logits.cuh"
-PROFILES = ("default", "fast-math", "cuda12", "nvcc13", "nvcc12")
 ENTRIES = {
     "row_logits_serial": "rowLogitsSerial",
     "row_logits_batched": "rowLogitsBatched",
@@ -117,20 +118,18 @@ def test_another_split_is_another_best_word(parts: int, flips: int) -> None:
 # --- One function, two entries -----------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Artifact]]:
-    """Artifacts of the row kernels by profile, under every toolchain that is here."""
+def made(names: Iterable[str], folder: Path) -> dict[str, dict[str, Artifact]]:
+    """Artifacts of both row kernels by profile, as far as their compilers are here."""
     suite, found = load_suite(bundled_suite()), tuple(catalog.find())
     profiles = load_profiles(bundled_profiles())
     requests = [
         build.request(suite, kernel(each), profiles[name], toolchain, "sm_90")
-        for name in PROFILES
+        for name in names
         if (toolchain := catalog.match(profiles[name], found)) is not None
         for each in ENTRIES
     ]
-    store = ArtifactStore(tmp_path_factory.mktemp("store"))
     by_profile: dict[str, dict[str, Artifact]] = {}
-    for request, artifact in build.build_each(requests, store, 2):
+    for request, artifact in build.build_each(requests, ArtifactStore(folder), 2):
         by_profile.setdefault(request.profile.name, {})[request.kernel] = artifact
     return by_profile
 
@@ -165,17 +164,23 @@ def sass_function(artifact: Artifact, entry: str) -> list[str]:
     ]
 
 
-def test_both_entries_call_the_same_code(made: dict[str, dict[str, Artifact]]) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("default", "cuda12"), id="nvrtc"),
+        pytest.param(("fast-math", "nvcc13", "nvcc12"), id="others", marks=pytest.mark.soak),
+    ],
+)
+def test_both_entries_call_the_same_code(names: tuple[str, ...], tmp_path: Path) -> None:
     """They cannot drift: under each compiler the row function is one text in PTX, and computes one thing."""
-    assert {"default", "cuda12"} <= made.keys()
-    for profile, artifacts in made.items():
-        serial, batched = (artifacts[name] for name in ENTRIES)
+    artifacts = made(names, tmp_path)
+    assert names[0] in artifacts
+    for profile, both in artifacts.items():
+        serial, batched = (both[name] for name in ENTRIES)
         assert ptx_function(serial) == ptx_function(batched), profile
-        texts = [sass_function(artifacts[name], entry) for name, entry in ENTRIES.items()]
+        texts = [sass_function(both[name], entry) for name, entry in ENTRIES.items()]
         assert texts[0] == texts[1], profile
-        assert sum(told.startswith("SHFL.DOWN 0x") for told in texts[0]) == 8, (
-            profile
-        )  # 5 of lanes, 3 of warps
+        assert sum(told.startswith("SHFL.DOWN 0x") for told in texts[0]) == 8, profile  # 5 lanes, 3 warps
         assert "FFMA" not in texts[0], profile
 
 
