@@ -204,7 +204,7 @@ def test_the_total_is_within_a_tenth_of_its_tolerance(name: str) -> None:
 
 @pytest.mark.soak
 def test_measured_orders_tell_the_trees_apart_and_the_types_not(tmp_path: Path) -> None:
-    """The fingerprint is the tree's: float32, float64 and bfloat16 share one, other groupings have their own."""
+    """The fingerprint is the tree's: float32, float64 and bfloat16 share one, other groupings do not."""
     kernels = [name for name in TOTALS if kernel_named(name).fingerprint is not None]
     chosen = [part for name in kernels for part in ("--kernel", name)]
     where = ("--db", tmp_path / "orders.db", "--store", tmp_path / "store")
