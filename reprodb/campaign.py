@@ -77,6 +77,7 @@ class Plan:
     builds: tuple[PlannedBuild, ...]
     skipped: tuple[SkippedProfile, ...]
     repetitions: int
+    left_out: Pairs = ()  # kernels that lack something here, with what
 
     @property
     def rows(self) -> tuple[Row, ...]:

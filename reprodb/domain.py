@@ -279,7 +279,8 @@ class Program:
     `function` is the callable in the kernel's source. `build` are commands run once a build, `run` is run for
     every repetition; words hold placeholders (see `placeholders`). `outputs` pairs each recorded buffer with
     the file that the run writes, `cubins` are files of the build that hold its GPU code, `files` further ones
-    of the suite. `device` is gpu or cpu.
+    of the suite. `device` is gpu or cpu. `needs` are Python modules without which it cannot run, `profiles`
+    globs of those that a program of a compiler is for; none means all.
     """
 
     kind: str  # python | command
@@ -290,6 +291,8 @@ class Program:
     run: tuple[str, ...] = ()
     outputs: Pairs = ()
     cubins: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -48,6 +51,7 @@ UNREAD = "unread"
 # The architecture of what no GPU runs.
 HOST_ARCH = "host"
 BUILD_SECONDS = 600.0
+IMPORT_SECONDS = 60.0
 _DONE = "log.txt"
 
 
@@ -61,7 +65,33 @@ def runs_under(program: Program, profile: Profile) -> bool:
     """Whether a program is built under this profile."""
     if program.kind == "python":
         return profile.name == LIBRARY.name
-    return profile.compiler == "nvcc" if by_compiler(program) else profile.name == COMMAND.name
+    if not by_compiler(program):
+        return profile.name == COMMAND.name
+    wanted = not program.profiles or any(fnmatchcase(profile.name, glob) for glob in program.profiles)
+    return profile.compiler == "nvcc" and wanted
+
+
+def lacking(kernels: Iterable[Kernel]) -> dict[str, str]:
+    """The kernels that need a module which cannot be imported here, with what the import says."""
+    found = {}
+    for kernel in kernels:
+        problems = [import_problem(name) for name in (kernel.program.needs if kernel.program else ())]
+        if problem := next(filter(None, problems), ""):
+            found[kernel.name] = problem
+    return found
+
+
+@cache
+def import_problem(module: str) -> str:
+    """Why a module cannot be imported beside CuPy; empty where it can.
+
+    Asked in a process of its own: CuPy takes seconds and memory, and finds its libraries when it is imported.
+    """
+    code = f"import sys\nsys.path[:] = {sys.path!r}\nimport cupy\nimport {module}"
+    with tempfile.TemporaryDirectory() as folder:
+        ended = run([sys.executable, "-c", code], Path(folder), os.environ, IMPORT_SECONDS)
+    said = [line for line in ended.log.splitlines() if line.strip()]
+    return "" if ended.ok else f"{module}: {said[-1] if said else ended.reason}"
 
 
 def own_toolchain(profile: Profile) -> Toolchain:

@@ -24,6 +24,21 @@ from reprodb.toolchains.process import Finished
 from tests.command import Said, reprodb, valid
 
 SUITE = Path(__file__).parent / "suites" / "programs"
+CLAIMS = {
+    "lib_cub_reduce": "run_to_run",
+    "lib_cub_reduce_free": "not_guaranteed",
+    "lib_cub_reduce_portable": "gpu_to_gpu",
+    "lib_cublas_sgemm": "run_to_run",
+    "lib_cublas_sgemm_atomics": "run_to_run",
+    "lib_cublas_sgemv": "run_to_run",
+    "lib_cublas_sgemv_atomics": "run_to_run",
+    "lib_cublas_ssymv": "run_to_run",
+    "lib_cublas_ssymv_atomics": "not_guaranteed",
+    "lib_cupy_scan": "not_guaranteed",
+    "lib_cupy_sort": "gpu_to_gpu",
+    "lib_cupy_sum": "not_guaranteed",
+}
+
 needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
 
 
@@ -222,6 +237,8 @@ def test_a_command_of_nvcc_is_built_under_every_profile_of_nvcc(tmp_path: Path) 
     nvcc, nvrtc = Profile("nvcc13", "nvcc", "*"), Profile("default", "nvrtc", "*")
     assert kernel.program is not None
     assert [runs_under(kernel.program, p) for p in (nvcc, nvrtc, COMMAND)] == [True, False, False]
+    assert not runs_under(kernel.program, replace(nvcc, name="nvcc12"))
+    assert runs_under(replace(kernel.program, profiles=()), replace(nvcc, name="nvcc12"))
     seen: list[list[str]] = []
 
     def fake(arguments: Any, folder: Path, environment: Any, seconds: float, output: Any = None) -> Finished:
@@ -326,22 +343,26 @@ def test_named_on_the_model_a_library_is_unsupported_in_words(tmp_path: Path) ->
     assert "run on a GPU" in result["error"] and "--device gpu" in result["error"]
 
 
+def test_a_kernel_whose_library_is_not_here_is_left_out_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from reprodb import programs
+
+    monkeypatch.setattr(programs, "import_problem", lambda name: f"{name}: no" if "cublas" in name else "")
+    found = programs.lacking(load_suite(bundled_suite()).kernels)
+    assert sorted(found) == [name for name in sorted(CLAIMS) if "cublas" in name]
+    assert set(found.values()) == {"cupy_backends.cuda.libs.cublas: no"}
+
+
+def test_whether_a_module_can_be_imported_is_asked_in_a_process_of_its_own() -> None:
+    from reprodb.programs import import_problem
+
+    assert "No module named 'no_such_module_here'" in import_problem("no_such_module_here")
+
+
 def test_the_bundled_libraries_claim_what_is_documented() -> None:
     claims = {k.name: k.determinism.value for k in load_suite(bundled_suite()).kernels if k.program}
-    assert claims == {
-        "lib_cub_reduce": "run_to_run",
-        "lib_cub_reduce_free": "not_guaranteed",
-        "lib_cub_reduce_portable": "gpu_to_gpu",
-        "lib_cublas_sgemm": "run_to_run",
-        "lib_cublas_sgemm_atomics": "run_to_run",
-        "lib_cublas_sgemv": "run_to_run",
-        "lib_cublas_sgemv_atomics": "run_to_run",
-        "lib_cublas_ssymv": "run_to_run",
-        "lib_cublas_ssymv_atomics": "not_guaranteed",
-        "lib_cupy_scan": "not_guaranteed",
-        "lib_cupy_sort": "gpu_to_gpu",
-        "lib_cupy_sum": "not_guaranteed",
-    }
+    assert claims == CLAIMS
 
 
 # --- Manifests ------------------------------------------------------------------------------------
@@ -359,6 +380,7 @@ def test_the_bundled_libraries_claim_what_is_documented() -> None:
         ('["CMakeLists.txt"]', '["../../CMakeLists.txt"]', "files"),
         ('["CMakeLists.txt"]', '["Makefile"]', "files"),
         ('role = "result"', 'role = "result"\ninit = "zero"', "without an init"),
+        ('order = "first to last"', 'needs = ["os; import x"]', "needs"),
         ('order = "first to last"', 'cubins = ["/etc/passwd"]', "cubins"),
         ('order = "first to last"', 'outputs = { sum = "s" }', "outputs names 'sum'"),
         ('order = "first to last"', 'outputs = { total = "../s" }', "outputs"),

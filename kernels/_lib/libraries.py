@@ -8,7 +8,7 @@ import ctypes
 
 import cupy as cp
 
-_N, _T, _UPPER = 0, 1, 0
+_N, _T, _LOWER = 0, 1, 0
 _NOT_ALLOWED, _ALLOWED = 0, 1
 _ONE, _ZERO = ctypes.c_float(1), ctypes.c_float(0)
 
@@ -77,11 +77,11 @@ def sgemv(arrays, context):
 
 
 def ssymv(arrays, context):
-    """y = A x, A symmetric; only its upper half is looked at."""
+    """y = A x, A symmetric; only its upper half is looked at, cuBLAS's lower one."""
     side = arrays["x"].size
     y = cp.empty(side, cp.float32)
     _Handle(context).call(
-        "cublasSsymv_v2", _UPPER, side, ctypes.byref(_ONE), _pointer(arrays["a"]), side,
+        "cublasSsymv_v2", _LOWER, side, ctypes.byref(_ONE), _pointer(arrays["a"]), side,
         _pointer(arrays["x"]), 1, ctypes.byref(_ZERO), _pointer(y), 1,
     )  # fmt: skip
     return {"y": y}

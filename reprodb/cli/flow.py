@@ -83,6 +83,8 @@ def record_run(
         plan = make_plan(options, bench)
         for skipped in plan.skipped:
             listener.said(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}")
+        for name, why in plan.left_out:
+            listener.said(f"kernel {name} is left out: {why}")
         for name, why in _not_stressed(options, bench.where).items():
             listener.said(f"stress {name} is left out: {why}")
         if options.resume is None:
@@ -176,7 +178,7 @@ def open_database(options: RunOptions, url: str | None) -> Store:
 def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
     from reprodb.campaign import plan
     from reprodb.profiles import bundled_profiles, check_required, load_profiles, select
-    from reprodb.programs import OWN_PROFILES
+    from reprodb.programs import OWN_PROFILES, lacking
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
@@ -192,9 +194,12 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
             remedy="reprodb build, or name another folder with --store",
         )
     kernels = select_kernels(suite, options.kernels, options.tags)
+    left_out: dict[str, str] = {}
     if not options.kernels:
         kernels = tuple(k for k in kernels if runs_on(k, where.lane))
-    return plan(
+        left_out = lacking(kernels)
+        kernels = tuple(k for k in kernels if k.name not in left_out)
+    made = plan(
         suite,
         kernels,
         selected,
@@ -207,6 +212,7 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
         stress=[name for name in options.stress if name not in _not_stressed(options, where)],
         store=store.root if options.no_compile else None,
     )
+    return replace(made, left_out=tuple(left_out.items()))
 
 
 @contextmanager

@@ -18,8 +18,8 @@ CUDA, PYTHON, COMMAND = "cuda", "python", "command"
 NEEDED = {CUDA: ("source",), PYTHON: ("callable",), COMMAND: ("source", "run")}
 ALLOWED: dict[str, tuple[str, ...]] = {
     CUDA: (),
-    PYTHON: (),
-    COMMAND: ("build", "files", "outputs", "cubins", "device"),
+    PYTHON: ("needs",),
+    COMMAND: ("build", "files", "outputs", "cubins", "device", "needs", "profiles"),
 }
 MOST_WORDS = 200
 
@@ -66,7 +66,7 @@ def read_program(
         function = head.text("callable").rpartition(":")[2]
         if not is_identifier(function):
             raise head.wrong("callable", f"FILE.py:FUNCTION, the function {IDENTIFIER_FORM}")
-        return Program(PYTHON, function=function)
+        return Program(PYTHON, function=function, needs=_modules(head))
     recorded = [plan.name for plan in plans]
     run = _words(head, "run", head.data.get("run"))
     build = _commands(head)
@@ -83,7 +83,16 @@ def read_program(
         run=run,
         outputs=_outputs(head, recorded),
         cubins=tuple(_file(head, "cubins", text) for text in head.texts("cubins")),
+        needs=_modules(head),
+        profiles=head.texts("profiles"),
     )
+
+
+def _modules(head: Table) -> tuple[str, ...]:
+    names = head.texts("needs")
+    if not all(all(map(is_identifier, name.split("."))) for name in names):
+        raise head.wrong("needs", "names of Python modules")
+    return names
 
 
 def _commands(head: Table) -> tuple[tuple[str, ...], ...]:
