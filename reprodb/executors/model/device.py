@@ -214,6 +214,7 @@ class Launch:
         self.block_bytes = layout.B_WARPS + self.warps * lowered.warp_bytes
         self.steps = 0
         self.record = aligned(layout.L_BYTES)
+        self.address = address_of(self.record)
         self.record.fill(0)
         self.params = params
         self.tids = _thread_indices(stage.block, self.warps)
@@ -239,10 +240,6 @@ class Launch:
         self._put(layout.L_LOCAL_AT, 8, lowered.local_at)
         self._put(layout.L_LOCAL_BYTES, 8, lowered.local_bytes)
         self._put(layout.L_PARAM_BYTES, 8, lowered.param_bytes)
-
-    @property
-    def address(self) -> int:
-        return address_of(self.record)
 
     def _put(self, at: int, size: int, value: int) -> None:
         ctypes.memmove(self.address + at, value.to_bytes(size, "little"), size)

@@ -27,6 +27,8 @@ def mix(value: int) -> int:
 
 def block_order(blocks: int, seed: int, repetition: int, stage: int) -> NDArray[np.int64]:
     """The order of a grid's blocks in one repetition of a stage: a seeded permutation."""
+    if blocks == 1:
+        return np.zeros(1, np.int64)
     rng = np.random.Generator(np.random.PCG64(warp_seed(seed, repetition, stage)))
     return rng.permutation(blocks)
 
