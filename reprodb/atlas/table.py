@@ -133,6 +133,7 @@ class Entry:
     code_unknown: tuple[str, ...] = ()
     absences: tuple[Absence, ...] = ()
     unstable: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # of its results: what the model could not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,15 @@ class Atlas:
     count: int  # inputs of each function
     exact: bool  # whether exact values were looked at
     entries: tuple[Entry, ...]
+
+    @property
+    def notes(self) -> dict[str, tuple[str, ...]]:
+        """What results note, with the functions that note it."""
+        found: dict[str, dict[str, None]] = {}
+        for entry in self.entries:
+            for note in entry.notes:
+                found.setdefault(note, {})[entry.function] = None
+        return {note: tuple(names) for note, names in found.items()}
 
     @property
     def moves(self) -> tuple[tuple[Entry, Move], ...]:
@@ -266,6 +276,7 @@ class _Maker:
             code_unknown=tuple(unknown),
             absences=_absences(r for r in ordered if r.status is not Status.OK),
             unstable=tuple(_version(r) for r in good if r.results[0].distinct > 1),
+            notes=tuple(dict.fromkeys(note for r in good for note in r.notes)),
         )
 
     def _move(self, row: Function, before: Result, after: Result) -> Move:

@@ -99,13 +99,25 @@ def _wanted(
 def _fitting(words: str, newest_first: Sequence[str]) -> list[str]:
     """For each word the newest version that it is or begins, itself where there is none."""
     wanted = []
-    for word in (part.strip() for part in words.split(",")):
-        if not all(part.isascii() and part.isdigit() for part in word.split(".")) or word.count(".") > 2:
-            raise UsageError(
-                f"--toolkits names {word!r}", allowed=f"versions such as 12.4 or 12.6.85, or {EVERY}"
-            )
+    for word in check_words(words):
         wanted.append(next((v for v in newest_first if v == word or v.startswith(f"{word}.")), word))
     return list(dict.fromkeys(wanted))
+
+
+def check_words(words: str | None) -> tuple[str, ...]:
+    """The parts of `12.0,12.4`; none of `all` and of nothing. Raises UsageError for what is no version."""
+    if words is None or words == EVERY:
+        return ()
+    parts = tuple(part.strip() for part in words.split(","))
+    for part in parts:
+        if (
+            not all(number.isascii() and number.isdigit() for number in part.split("."))
+            or part.count(".") > 2
+        ):
+            raise UsageError(
+                f"--toolkits names {part!r}", allowed=f"versions such as 12.4 or 12.6.85, or {EVERY}"
+            )
+    return parts
 
 
 def _published(here: Sequence[Toolchain], index: Index | None, say: Callable[[str], None]) -> list[str]:

@@ -118,6 +118,7 @@ def atlas(
     GPU; functions that the model refuses are named.
     """
     from reprodb.atlas.functions import select
+    from reprodb.atlas.toolkits import check_words
     from reprodb.cli.flow import RunOptions
     from reprodb.cli.progress import listener
     from reprodb.profiles import bundled_profiles, load_profiles
@@ -129,6 +130,7 @@ def atlas(
     if listing:
         _list(rows, as_json)
         raise typer.Exit(int(Exit.CLEAN))
+    check_words(toolkits)
     if device == "cpu":
         raise UsageError(
             "the atlas's functions are GPU code", allowed="--device gpu, model, auto or an index"

@@ -111,6 +111,10 @@ def lines(atlas: Atlas, *, quiet: bool = False) -> Iterator[str]:
             if entry.unstable:
                 under = ", ".join(called.get(version, version) for version in entry.unstable)
                 yield f"  {visible(entry.function)} gave more than one answer under {visible(under)}"
+    noted = dict.fromkeys(entry.function for entry in atlas.entries if entry.notes)
+    if noted:
+        yield ""
+        yield f"with notes, see atlas.md: {visible(', '.join(noted), 4000)}"
     if atlas.moves and not atlas.exact:
         yield ""
         yield "exact values were not looked at: pip install 'reprodb[atlas]', then reprodb atlas --run RUN"
@@ -223,6 +227,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
             {"versions": list(a.versions), "status": a.status, "reason": a.reason} for a in entry.absences
         ],
         "unstable": list(entry.unstable),
+        "notes": list(entry.notes),
     }
 
 

@@ -93,6 +93,7 @@ class AtlasPage:
     steps: tuple[StepPart, ...]
     still: tuple[str, ...]  # functions that have results everywhere and move nowhere
     absent: tuple[str, ...]
+    notes: tuple[tuple[str, tuple[str, ...]], ...]  # what results note, and whose
     stamp: str
 
 
@@ -108,6 +109,7 @@ def atlas_page(atlas: Atlas) -> AtlasPage:
         steps=parts,
         still=tuple(dict.fromkeys(e.function for e in atlas.entries if e.function not in told)),
         absent=_absent(atlas),
+        notes=tuple(atlas.notes.items()),
         stamp=f"Made by reprodb from the atlas of {_date(atlas)}, inputs {atlas.inputs[:12]}.",
     )
 
@@ -216,11 +218,13 @@ def markdown(atlas: Atlas) -> str:
 
 def _markdown(atlas: Atlas, page: AtlasPage) -> Iterator[str]:
     first, last = span(atlas)
-    yield f"# The CUDA math API from {_text(atlas.compiler)} {first} to {last}"
+    yield f"# The CUDA math API from {_text(atlas.compiler)} {_text(first)} to {_text(last)}"
     yield ""
     yield f"**{atlas.lane.value}**: {_text(sentence(verdict(atlas)))}"
     yield ""
-    yield from _table(("what", "", ""), ((f.name.lower(), f.text, "; ".join(f.more)) for f in page.top.facts))
+    yield from _table(
+        ("what", "", ""), ((f.name.lower(), _text(f.text), _text("; ".join(f.more))) for f in page.top.facts)
+    )
     yield ""
     yield "## What moves at which step"
     yield ""
@@ -231,7 +235,7 @@ def _markdown(atlas: Atlas, page: AtlasPage) -> Iterator[str]:
             yield "Nothing moved."
             continue
         rows = ((_code(name), *(cell.text for cell in cells)) for name, cells in grid.rows)
-        yield from _table(("function", *page.columns), rows)
+        yield from _table(("function", *map(_text, page.columns)), rows)
     for part in page.steps:
         if part.moves:
             yield from ("", f"## {_text(part.name)}")
@@ -241,6 +245,9 @@ def _markdown(atlas: Atlas, page: AtlasPage) -> Iterator[str]:
     if page.absent:
         yield from ("", "## Without a result", "")
         yield from (f"- {_text(line)}" for line in page.absent)
+    if page.notes:
+        yield from ("", "## Notes", "")
+        yield from (f"- {_text(note)}: {_names(names)}" for note, names in page.notes)
     if page.still:
         yield from ("", "## Functions that did not move", "", f"{len(page.still):,}: {_names(page.still)}.")
 
@@ -265,7 +272,7 @@ def _cells(row: MoveRow) -> tuple[str, ...]:
     if row.exact:
         example += f"; exact {_text(row.exact)}" + (f" ({row.example_side})" if row.example_side else "")
     counts = f": {row.counts}" if row.counts else ""
-    return (_code(row.function), row.share, row.distance, f"{row.side}{counts}", example)
+    return (_code(row.function), _text(row.share), row.distance, f"{row.side}{counts}", example)
 
 
 def _quiet(page: AtlasPage, flags: list[str]) -> Iterator[str]:
