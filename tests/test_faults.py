@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -73,10 +73,14 @@ def test_a_nightly_killed_at_any_moment_is_whole_and_resumed(home: Path, tmp_pat
         database = tmp_path / f"{number}.db"
         # The first tenth is Python starting; the quick rounds kill where results are being made.
         part = generator.uniform(0.1, 1.05) if rounds > 2 else 0.55 + 0.25 * number
+        began = time.monotonic()
         with subprocess.Popen(command(home, database), stdout=-3, stderr=-3) as process:
-            time.sleep(seconds * part)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds * part)
             process.kill()
             ended = process.wait()
+        if ended == 0:  # the machine is quicker now than it was
+            seconds = time.monotonic() - began
         if not database.exists():
             continue
         with open_store(str(database)) as store:
@@ -105,7 +109,7 @@ def test_a_nightly_killed_at_any_moment_is_whole_and_resumed(home: Path, tmp_pat
             (run,) = store.runs()
             assert (run.complete, run.exit_code) == (True, 0)
         shutil.rmtree(home / "reports", ignore_errors=True)
-    assert resumed > rounds // 10 or rounds == 2
+    assert resumed > rounds // 4 or rounds == 2
 
 
 def test_a_nightly_that_was_not_judged_is_incomplete(home: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from reprodb import tomltext
+from reprodb.errors import UsageError
 from reprodb.starting.signatures import Parameter, Signature
 
 BLOCKS, THREADS, ELEMENTS = 64, 128, 4096
@@ -48,10 +49,24 @@ class Guess:
 
 
 def guess(name: str, source: str, text: str, signatures: Sequence[Signature]) -> Guess:
-    """The first guess. `source` is the path that the manifest will name, `text` the source, comments out."""
+    """The first guess. `source` is the path that the manifest will name, `text` the source, comments out.
+
+    Raises UsageError where no function leaves anything behind, or a pointer is called n.
+    """
     reader = _Reader(text, signatures)
     reader.read()
     buffers = tuple(reader.finished())
+    entries = ", ".join(signature.entry for signature in signatures)
+    if not buffers:
+        raise UsageError(
+            f"{source}: {entries} leaves nothing behind",
+            allowed="a pointer that is not const: what is written there is recorded",
+        )
+    if "n" in reader.buffers or "n" in reader.inputs:
+        raise UsageError(
+            f"{source}: {entries} has a pointer called n, which is the size of a case",
+            remedy="call it otherwise",
+        )
     accumulators = [b.dtype for b in buffers if b.role == "result"]
     return Guess(
         name,
@@ -129,6 +144,9 @@ class _Reader:
                 self.check.append(f"{signature.entry} reads {before[-1]} as {name}")
                 return tomltext.string(before[-1])
             self.inputs.setdefault(name, parameter)
+            return tomltext.string(name)
+        if name in self.inputs:
+            self.check.append(f"{signature.entry} takes the input {name} without const: it must not write it")
             return tomltext.string(name)
         self._write(parameter, signature, counted)
         written.append(name)
@@ -270,7 +288,11 @@ def _renamed(argument: str, renamed: dict[str, str]) -> str:
 
 def _inputs(guess: Guess, one: bool) -> list[str]:
     if not guess.inputs:
-        return ['input = "ones"  # nothing reads it']
+        taken = {buffer.name for buffer in guess.buffers}
+        free = next(
+            name for name in ("x", *(f"unused{i}" for i in range(len(taken) + 1))) if name not in taken
+        )
+        return [f'inputs = {{ {free} = "ones" }}  # nothing reads it']
     tables = [_pattern(parameter, seed) for seed, parameter in enumerate(guess.inputs, 1)]
     if one:
         return [f"input = {tables[0]}"]

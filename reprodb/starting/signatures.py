@@ -22,8 +22,10 @@ DTYPES = {
 _QUALIFIERS = re.compile(
     r"\b(?:const|volatile|__restrict__|__restrict|restrict|__grid_constant__|std::)\b|std::"
 )
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+LONGEST_NAME = 100
 MOST_CHARACTERS = 1 << 20
+MOST_PARAMETERS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,10 @@ def read_signatures(text: str, source: str) -> tuple[Signature, ...]:
             mangled.append(name)
             continue
         parameters = tuple(_parameters(plain[opening + 1 : closing], name, source))
+        if len(parameters) > MOST_PARAMETERS:
+            raise UsageError(
+                f"{source}: {name} has {len(parameters)} parameters", allowed=f"{MOST_PARAMETERS}"
+            )
         found.append(Signature(name, parameters, plain[start + 1 : _closing(plain, start, "{}")], threads))
     if not found:
         others = f": {', '.join(mangled)} are C++" if mangled else ""
@@ -96,8 +102,8 @@ def _head(text: str, at: int) -> tuple[str, int, int | None] | None:
     """The function's name, the place of its parameters' parenthesis, and its launch bound."""
     threads = None
     while True:
-        found = re.compile(r"[\s*&]*([A-Za-z_]\w*)\s*(\(?)").match(text, at)
-        if found is None:
+        found = re.compile(r"[\s*&]*([A-Za-z_]\w*)\s*(\(?)", re.ASCII).match(text, at)
+        if found is None or len(found[1]) > LONGEST_NAME:
             return None
         name, opens = found.groups()
         if not opens:
@@ -143,9 +149,9 @@ def _parameters(text: str, entry: str, source: str) -> Iterator[Parameter]:
         plain = _QUALIFIERS.sub(" ", re.sub(r"\[[^\]]*\]|[*&]", " ", words))
         *kind, name = _WORD.findall(plain) or [""]
         dtype = DTYPES.get(" ".join(kind))
-        if dtype is None or pointers > 1 or not name:
+        if dtype is None or pointers > 1 or not 0 < len(name) <= LONGEST_NAME:
             raise UsageError(
-                f"{source}: {entry} has the parameter {words!r}, which no manifest can pass",
+                f"{source}: {entry} has the parameter {words[:200]!r}, which no manifest can pass",
                 allowed=f"one of {', '.join(DTYPES)}, or a pointer to one",
                 remedy="write the manifest by hand where a struct is meant: docs/suites.md",
             )
