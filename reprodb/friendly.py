@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -55,12 +55,13 @@ def cannot_show(kernel: Kernel, case: Case, arrays: Mapping[str, Array]) -> str:
     if result is None or not result.elements:
         return ""
     assert case.reference is not None  # noqa: S101 -- `judged` says so
-    key = (case.reference, case.inputs, result.elements, kernel.accumulator)
+    rows = result.elements
+    key = (case.reference, case.inputs, rows, kernel.accumulator)
     known = _known()
     if key not in known:
         used = case.inputs[: REFERENCES[case.reference].inputs]
-        parts = _parts(case.reference, used, arrays, result.elements)
-        known[key] = reason_of(parts, kernel.accumulator)
+        stretch = _stretches(case.reference, used, arrays, rows)
+        known[key] = _reason(stretch, rows, used[0].n // rows, kernel.accumulator)
     return known[key]
 
 
@@ -70,65 +71,91 @@ def _known() -> dict[tuple[str, tuple[Input, ...], int, str], str]:
     return {}
 
 
-def _parts(
-    reference: str, used: Sequence[Input], arrays: Mapping[str, Array], rows: int
-) -> tuple[Array, ...]:
-    """Doubles, shape (rows, terms) each, whose sum over the parts is the exact term."""
-    values = []
-    for spec in used:
-        whole = values_of(arrays[spec.name], spec.dtype).astype(np.float64)
-        long = spec.n == used[0].n
-        values.append(whole.reshape(rows, -1) if long else np.broadcast_to(whole, (rows, spec.n)))
+# Parts of the terms from one place of a row to another: doubles, shape (rows, terms) each, that sum up
+# to the exact terms.
+Stretches = Callable[[int, int], tuple[Array, ...]]
+
+
+def _stretches(reference: str, used: Sequence[Input], arrays: Mapping[str, Array], rows: int) -> Stretches:
     exact = all(2 * SIGNIFICANT.get(spec.dtype, 53) <= SIGNIFICANT["float64"] for spec in used)
-    with np.errstate(all="ignore"):
-        return REFERENCES[reference].terms(values, exact)
+    # A second input that has one row's length is met by every row.
+    shaped = [arrays[s.name].reshape(rows if s.n == used[0].n else 1, -1) for s in used]
+
+    def stretch(start: int, stop: int) -> tuple[Array, ...]:
+        values = []
+        for spec, whole in zip(used, shaped, strict=True):
+            piece = values_of(np.ascontiguousarray(whole[:, start:stop]), spec.dtype).astype(np.float64)
+            values.append(np.broadcast_to(piece, (rows, piece.shape[1])))
+        with np.errstate(all="ignore"):
+            return REFERENCES[reference].terms(values, exact)
+
+    return stretch
 
 
 def reason_of(parts: Sequence[Array], accumulator: str) -> str:
-    """Why no order of the sum of these terms moves a bit, row by row; "" where one does.
+    """Why no order of the sum of these terms moves a bit, row by row; "" where one does, or nobody knows.
 
     `parts` are doubles of shape (rows, terms); a term is the sum of its parts, rounded to the accumulator.
     """
     rows, length = parts[0].shape
-    if length <= 2:
-        return f"{length} term{'s' * (length != 1)} can be added in one order"
-    with np.errstate(all="ignore"):
-        terms = _rounded(sum(parts[1:], parts[0]), accumulator)
-        if np.isnan(terms).any(axis=1).all():
-            return "every order gives NaN"
-        if not terms.any():  # padding with +0, which is no order, gives a sum of -0 another sign
-            return "" if np.signbit(terms).any() else "every term is zero"
-        first = terms if terms.size <= FIRST else terms[:, : max(3, FIRST // rows)]
-        if _differ(first, accumulator, of=2):  # which nearly all inputs do
-            return ""
-        if proof := _exact(parts, accumulator):
-            return proof
-        if _differ(first, accumulator):
-            return ""
-    # Of more terms than were tried nothing is known: the rest may round where these do not.
-    return (
-        f"{len(list(_orders(length)))} orders tried on the CPU give the same bits" if first is terms else ""
+    return _reason(
+        lambda start, stop: tuple(part[:, start:stop] for part in parts), rows, length, accumulator
     )
 
 
-def _exact(parts: Sequence[Array], accumulator: str) -> str:
-    """The proof that every partial sum fits the accumulator, or ""."""
-    sizes = np.abs(np.concatenate(parts, axis=1))
-    if not np.isfinite(sizes).all():
-        return ""
-    fractions, exponents = np.frexp(sizes[sizes > 0])
-    whole = (fractions * 2.0**53).astype(np.int64)
-    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # the place of the lowest set bit
-    unit = int((exponents - 53 + lowest).min())
-    most = float(sizes.sum(axis=1).max())  # exact up to 2^53 units, and so are all limits but the last type's
+def _reason(stretch: Stretches, rows: int, length: int, accumulator: str) -> str:
+    if length <= 2:
+        return f"{length} term{'s' * (length != 1)} can be added in one order"
+    step = max(3, FIRST // rows)
+    with np.errstate(all="ignore"):
+        parts = stretch(0, min(step, length))
+        first = _rounded(sum(parts[1:], parts[0]), accumulator)
+        if np.isnan(first).any(axis=1).all():
+            return "every order gives NaN"
+        if _differ(first, accumulator, of=2):  # which nearly all inputs do
+            return ""
+        if proof := _exact(stretch, rows, length, step, accumulator):
+            return proof
+        # Of more terms than were tried nothing is known: the rest may round where these do not.
+        if length > step or not first.any() or _differ(first, accumulator):
+            return ""
+    return f"{len(list(_orders(length)))} orders tried on the CPU give the same bits"
+
+
+def _exact(stretch: Stretches, rows: int, length: int, step: int, accumulator: str) -> str:
+    """The proof that every partial sum fits the accumulator, or "". Looked at a stretch at a time."""
     smallest, largest = NORMAL[accumulator]
-    limit = min(2.0 ** min(SIGNIFICANT[accumulator] + unit, 1023), largest)
-    if unit < smallest or most > limit or (most == limit and accumulator == "float64"):
-        return ""
+    unit: int | None = None
+    sums = np.zeros(rows)
+    negative = False
+    for start in range(0, length, step):
+        parts = stretch(start, min(start + step, length))
+        sizes = np.abs(np.concatenate(parts, axis=1))
+        negative = negative or bool(np.signbit(parts[0]).any())
+        if sizes.any():
+            here = _unit(sizes)
+            unit = here if unit is None else min(unit, here)
+        sums += sizes.sum(axis=1)  # exact up to 2^53 units, which no limit but float64's own exceeds
+        if unit is None:
+            continue
+        limit = min(2.0 ** min(SIGNIFICANT[accumulator] + unit, 1023), largest)
+        most = float(sums.max())
+        if unit < smallest or not most <= limit or (most == limit and accumulator == "float64"):
+            return ""
+    if unit is None:  # padding with +0, which is no order, gives a sum of -0 another sign
+        return "" if negative else "every term is zero"
     return (
         f"every order is exact: all terms are multiples of 2^{unit}, and their sizes add up to no more than "
         f"2^{SIGNIFICANT[accumulator]} of these"
     )
+
+
+def _unit(sizes: Array) -> int:
+    """The exponent of the largest power of two that all finite sizes are multiples of."""
+    fractions, exponents = np.frexp(sizes[(sizes > 0) & np.isfinite(sizes)])
+    whole = (fractions * 2.0**53).astype(np.int64)
+    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # the place of the lowest set bit
+    return int((exponents - 53 + lowest).min(initial=0))
 
 
 # --- Orders ------------------------------------------------------------------------------------
@@ -163,12 +190,21 @@ def _orders(length: int) -> Iterator[tuple[Array | None, int]]:
 
 def _summed(terms: Array, lanes: int, accumulator: str) -> Array:
     """Each row's sum: lane k takes every lanes-th term in turn, then the lanes meet in a halving tree."""
-    length = terms.shape[1]
+    rows, length = terms.shape
+    if accumulator == "bfloat16":  # NumPy has no sum that rounds to it: fewer, longer steps
+        lanes = max(lanes, 32)
     lanes = min(lanes, length)
-    sums = terms[:, :lanes].copy()
-    for start in range(lanes, length, lanes):
-        width = min(lanes, length - start)
-        sums[:, :width] = _rounded(sums[:, :width] + terms[:, start : start + width], accumulator)
+    whole = length - length % lanes
+    if accumulator == "bfloat16":
+        sums = terms[:, :lanes]
+        for start in range(lanes, whole, lanes):
+            sums = _rounded(sums + terms[:, start : start + lanes], accumulator)
+    else:  # element after element, each sum rounded
+        taken = terms[:, :whole].reshape(rows, -1, lanes)
+        sums = np.add.accumulate(taken, axis=1, dtype=terms.dtype)[:, -1]
+    sums = sums.copy()
+    rest = length - whole
+    sums[:, :rest] = _rounded(sums[:, :rest] + terms[:, whole:], accumulator)
     while sums.shape[1] > 1:
         half = sums.shape[1] // 2
         met = _rounded(sums[:, :half] + sums[:, half : 2 * half], accumulator)
