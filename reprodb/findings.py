@@ -181,6 +181,7 @@ class BatchEffect:
     odd: int
     compositions: int
     promised: bool  # the kernel declares batch_invariant
+    by_size: bool = False  # no size is among those that differ and those that do not
     moved: Moved = Moved.SHAPE
 
 

@@ -54,6 +54,7 @@ def _effect(result: Result, output: Output, serial: Result | None, fetch: Fetch)
         return None
     composition = result.kernel.composition
     assert composition is not None  # noqa: S101 -- batch_effects has asked
+    sizes = dict.fromkeys(result.batches[number] for number in odd)
     width = len(right) // composition.probes
     rows = range(composition.probes)
     wrong = pieces[odd[0]]
@@ -65,10 +66,11 @@ def _effect(result: Result, output: Output, serial: Result | None, fetch: Fetch)
         probe=probes[0],
         probes=len(probes),
         of=composition.probes,
-        sizes=tuple(dict.fromkeys(result.batches[number] for number in odd)),
+        sizes=tuple(sizes),
         odd=len(odd),
         compositions=len(pieces),
         promised=result.kernel.batch_invariant,
+        by_size=not sizes.keys() & {b for number, b in enumerate(result.batches) if pieces[number] == right},
     )
 
 
@@ -88,14 +90,25 @@ def _pieces(result: Result, output: Output, fetch: Fetch) -> Sequence[bytes]:
     return [data[at : at + size] for at in range(0, size * len(result.batches), size)]
 
 
-def words(effect: BatchEffect) -> str:
-    """`logits of 37 of 64 probes differ from row_logits_serial with BATCH 8, probe 0 first; …`"""
-    others = (
-        f"; {effect.odd:,} of {effect.compositions:,} compositions differ" if effect.compositions > 1 else ""
-    )
+def words(effects: Iterable[BatchEffect]) -> str:
+    """`logits of 64 and ranked of 57 of 64 probes differ from row_logits_serial with BATCH 8, probe 0 first`.
+
+    Outputs that begin to differ in the same composition are told together.
+    """
+    groups: dict[object, list[BatchEffect]] = {}
+    for effect in effects:
+        key = (effect.against, effect.batch, effect.of, effect.odd, effect.compositions)
+        groups.setdefault(key, []).append(effect)
+    return ", ".join(_phrase(group) for group in groups.values())
+
+
+def _phrase(group: Sequence[BatchEffect]) -> str:
+    *most, last = (f"{effect.output} of {effect.probes:,}" for effect in group)
+    outputs = f"{', '.join(most)} and {last}" if most else last
+    first, probe = group[0], min(effect.probe for effect in group)
     return (
-        f"{effect.output} of {effect.probes:,} of {effect.of:,} probes differ from {effect.against} "
-        f"with BATCH {effect.batch}, probe {effect.probe} first{others}"
+        f"{outputs} of {first.of:,} probes differ from {first.against} with BATCH {first.batch}, "
+        f"probe {probe} first ({first.odd:,} of {first.compositions:,} compositions)"
     )
 
 
@@ -130,9 +143,9 @@ def loss_by_batch(effects: Iterable[BatchEffect], loss: Loss | None, result: Res
     if broken is None:
         return loss
     output = next(o for o in result.outputs if o.name == broken.output)
-    told = Loss(
-        broken.output, output.distinct, broken.odd, broken.compositions, "", loss.advice if loss else ()
-    )
+    # Where the size alone decides, no race does.
+    advice = loss.advice if loss is not None and not broken.by_size else ()
+    told = Loss(broken.output, output.distinct, broken.odd, broken.compositions, "", advice)
     return replace(told, where=f"{sizes_of(broken)}, against {broken.against}", elements=_elements(broken))
 
 
@@ -145,12 +158,10 @@ def notes(result: Result, serial: Result | None, effects: Sequence[BatchEffect])
     composition = result.kernel.composition
     if composition is None:
         return
-    for effect in effects:
-        if effect.promised:
-            yield f"batch composition moved bits that batch_invariant promises: {words(effect)}"
-        else:
-            yield f"moved: {effect.moved}: {words(effect)}"
-    if any(not effect.promised for effect in effects):
+    if effects and result.kernel.batch_invariant:
+        yield f"batch composition moved bits that batch_invariant promises: {words(effects)}"
+    elif effects:
+        yield f"moved: {effects[0].moved}: {words(effects)}"
         yield "this does not gate: batch_invariant is not declared"
     if result.kernel.batch_invariant and composition.serial is not None and serial is None:
         yield f"{composition.serial} has no result in this run: its bits were not compared"

@@ -357,14 +357,14 @@ def test_a_sound_night_says_what_follows_the_batch_and_gates_nothing() -> None:
     assert {(e.against, e.batch, e.sizes, e.promised) for e in split.batch} == {
         ("row_logits_serial", 8, (8,), False)
     }
-    assert "moved: shape: logits of 64 of 64 probes differ from row_logits_serial with BATCH 8" in split.note
+    assert "moved: shape: logits of 64 and ranked of 57 of 64 probes differ from row_l" in split.note
     assert split.note.endswith("this does not gate: batch_invariant is not declared")
     (fact,) = (fact for fact in diff_top(diff).facts if fact.name == "Batches")
     assert fact.text == "the bits of row_logits_split_k follow the batch: shape moved, nothing gates"
-    assert [line.split(" of 64 probes")[0] for line in fact.more] == [
-        "row_logits_split_k: logits of 64",
-        "row_logits_split_k: ranked of 57",
-    ]
+    assert fact.more == (
+        "row_logits_split_k: logits of 64 and ranked of 57 of 64 probes differ from row_logits_serial "
+        "with BATCH 8, probe 0 first (1 of 2 compositions) (default)",
+    )
 
 
 def test_without_the_serial_kernel_batches_are_held_against_the_first() -> None:
@@ -385,7 +385,8 @@ def test_a_broken_promise_names_batch_and_probe_and_gates() -> None:
     assert row.loss.where == "BATCH 7, 127, against row_logits_serial"
     assert row.loss.elements == "1 of 64 probes, the first at 37"
     assert "batch composition moved bits that batch_invariant promises" in row.note
-    assert "with BATCH 7, probe 37 first; 2 of 14 compositions differ" in row.note
+    assert "with BATCH 7, probe 37 first (2 of 14 compositions)" in row.note
+    assert row.loss.advice == ()  # the size decides: 7 and 127 differ whenever they come
 
 
 def test_one_pattern_that_is_not_the_serial_one_gates_too() -> None:
@@ -444,3 +445,14 @@ def test_a_reader_sees_how_requests_were_served() -> None:
     broken = claim(run, moved(batched, 3, (2,)), ()).promises[1]
     assert (broken.standing, broken.evidence) == (Standing.BROKEN, "2 patterns in 14 compositions")
     assert result_record(split)["batches"] == [8, 64]
+
+
+def test_a_race_is_looked_for_where_the_size_does_not_decide() -> None:
+    """BATCH 1 comes twice in these 14 compositions, as the first and as the thirteenth."""
+    serial, batched, _ = night()
+    assert batched.batches[0] == batched.batches[12] == 1
+    _, rows = judged(serial, moved(batched, 0, (12,)))
+    loss = rows["row_logits_batched"].loss
+    assert loss is not None
+    assert loss.where == "BATCH 1, against row_logits_serial"
+    assert any("racecheck" in command for command in loss.advice)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reprodb.domain import CanaryOutcome, Environment, Lane, Result, Run, Status
 from reprodb.findings import Comparison, Diff
-from reprodb.invariance import words
+from reprodb.invariance import words as batch_words
 from reprodb.render.text import count, joined, sentence, when
 from reprodb.render.words import (
     EXITS,
@@ -85,15 +85,11 @@ def _batches(comparisons: Sequence[Comparison]) -> tuple[Fact, ...]:
     """What follows the batch and promised nothing: said, though no row shows it. Equal sentences are one."""
     told: dict[str, list[str]] = {}
     for c in comparisons:
-        for effect in c.batch:
-            if not effect.promised:
-                text = f"{c.kernel}: {words(effect)}"
-                told.setdefault(text, []).append(c.either.profile)
+        if c.batch and not c.either.kernel.batch_invariant:
+            told.setdefault(f"{c.kernel}: {batch_words(c.batch)}", []).append(c.either.profile)
     if not told:
         return ()
-    kernels = joined(
-        list(dict.fromkeys(c.kernel for c in comparisons if any(not e.promised for e in c.batch)))
-    )
+    kernels = joined(list(dict.fromkeys(text.partition(":")[0] for text in told)))
     lines = tuple(f"{text} ({joined(profiles)})" for text, profiles in told.items())
     return (Fact("Batches", f"the bits of {kernels} follow the batch: shape moved, nothing gates", lines),)
 
