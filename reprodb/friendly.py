@@ -106,7 +106,8 @@ def reason_of(parts: Sequence[Array], accumulator: str) -> str:
 def _reason(stretch: Stretches, rows: int, length: int, accumulator: str) -> str:
     if length <= 2:
         return f"{length} term{'s' * (length != 1)} can be added in one order"
-    step = max(3, FIRST // rows)
+    # NumPy has no sum that rounds to bfloat16: such sums go term by term, and over fewer.
+    step = max(3, (FIRST >> 4 if accumulator == "bfloat16" else FIRST) // rows)
     with np.errstate(all="ignore"):
         parts = stretch(0, min(step, length))
         first = _rounded(sum(parts[1:], parts[0]), accumulator)
@@ -191,8 +192,6 @@ def _orders(length: int) -> Iterator[tuple[Array | None, int]]:
 def _summed(terms: Array, lanes: int, accumulator: str) -> Array:
     """Each row's sum: lane k takes every lanes-th term in turn, then the lanes meet in a halving tree."""
     rows, length = terms.shape
-    if accumulator == "bfloat16":  # NumPy has no sum that rounds to it: fewer, longer steps
-        lanes = max(lanes, 32)
     lanes = min(lanes, length)
     whole = length - length % lanes
     if accumulator == "bfloat16":
