@@ -515,9 +515,13 @@ def _failure(out: "Console", c: Comparison) -> None:
 
 
 def _advice(out: "Console", lost: Sequence[Comparison]) -> None:
-    """What to try where determinism was lost: for the first row; the others differ in their names alone."""
-    for c in lost[:1]:
-        for command in c.loss.advice if c.loss else ():
-            _line(out, f"    try: {command}", "dim")
-    if len(lost) > 1:
-        _line(out, f"    and the same for the other {count(len(lost) - 1, 'row')} that lost it", "dim")
+    """What to try where determinism was lost: the first row of each stress; others differ in names alone."""
+    groups: dict[str, list[Comparison]] = {}
+    for c in lost:
+        groups.setdefault(c.either.condition, []).append(c)
+    for condition, rows in groups.items():
+        under = "" if condition == "plain" else f" under {condition}"
+        for command in rows[0].loss.advice if rows[0].loss else ():
+            _line(out, f"    try{under}: {command}", "dim")
+        if len(rows) > 1:
+            _line(out, f"    and the same for the other {count(len(rows) - 1, 'row')} that lost it", "dim")
