@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import pickle
 import re
@@ -31,25 +32,34 @@ ALLOWED = {
 }
 
 
+@functools.cache
+def nodes() -> tuple[tuple[str, ast.Call | ast.Import | ast.ImportFrom], ...]:
+    """Every call and import of the package, with its file."""
+    return tuple(
+        (path.relative_to(PACKAGE).as_posix(), node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call | ast.Import | ast.ImportFrom)
+    )
+
+
 def uses() -> list[tuple[str, str, int]]:
     """Every call of the package that could turn text into code: (what, file, line)."""
     found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
-                if called in ("eval", "exec", "compile", "os.system", "os.popen", "__import__"):
-                    found.append((called, name, node.lineno))
-                if any(k.arg == "shell" and ast.unparse(k.value) != "False" for k in node.keywords):
-                    found.append(("shell", name, node.lineno))
-                if any(k.arg == "allow_pickle" and ast.unparse(k.value) != "False" for k in node.keywords):
-                    found.append(("allow_pickle", name, node.lineno))
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                module = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                names = {alias.name for alias in node.names} | set(module)
-                for what in names & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}:
-                    found.append((what, name, node.lineno))
+    for name, node in nodes():
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in ("eval", "exec", "compile", "os.system", "os.popen", "__import__"):
+                found.append((called, name, node.lineno))
+            if any(k.arg == "shell" and ast.unparse(k.value) != "False" for k in node.keywords):
+                found.append(("shell", name, node.lineno))
+            if any(k.arg == "allow_pickle" and ast.unparse(k.value) != "False" for k in node.keywords):
+                found.append(("allow_pickle", name, node.lineno))
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names = {alias.name for alias in node.names} | set(module)
+            for what in names & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}:
+                found.append((what, name, node.lineno))
     return found
 
 
@@ -61,10 +71,9 @@ def test_no_shell_no_eval_no_pickle() -> None:
 def test_subprocesses_are_started_with_lists_alone() -> None:
     """A string would be split by a shell on no system of ours, but the next one might."""
     started = ("subprocess.run", "subprocess.Popen", "subprocess.check_output", "subprocess.call")
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in started:
-                assert not isinstance(node.args[0], ast.Constant | ast.JoinedStr), (path, node.lineno)
+    for name, node in nodes():
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in started:
+            assert not isinstance(node.args[0], ast.Constant | ast.JoinedStr), (name, node.lineno)
 
 
 # --- A worker that was taken over --------------------------------------------------------------

@@ -258,6 +258,7 @@ def test_what_no_manifest_can_be_made_of(root: Path, text: str, words: str) -> N
     assert list((root / "kernels").iterdir()) == []
 
 
+@pytest.mark.soak
 def test_a_kernel_that_does_not_build_is_told_and_kept(root: Path) -> None:
     (root / "kernels").mkdir()
     (root / "k.cu").write_text(SCALE.replace("3.0f", "UNKNOWN"))

@@ -14,7 +14,14 @@ from tests.fuzz.targets import ROOT, Target, targets
 
 TARGETS = {target.name: target for target in targets()}
 # Cases of each target in the everyday tests: those that take milliseconds each get few.
-QUICK = {"sass normalised": 10, "ptx lowered": 20, "ptx normalised": 30, "ptx": 60, "bundle members": 60}
+QUICK = {
+    "cuda source": 100,
+    "sass normalised": 10,
+    "ptx lowered": 20,
+    "ptx normalised": 30,
+    "ptx": 60,
+    "bundle members": 60,
+}
 
 
 def report(tally: Tally) -> str:
@@ -38,7 +45,7 @@ def test_spoilt_texts_are_taken_or_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest", "policy", "ptx", "bundle members", "database url"])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_any_chain_of_mutations(name: str, seed: int) -> None:
     target = TARGETS[name]
