@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprodb import ordering
-from reprodb.domain import Fingerprint, Kernel, OrderProbe
+from reprodb.domain import Artifact, Determinism, Fingerprint, Kernel, Lane, OrderProbe, Status
+from reprodb.executors.base import Platform
+from reprodb.executors.task import Outcome, Task
 from reprodb.ordering import Tree, Triple
+from reprodb.orders import Orders, OrderTaker
 from reprodb.suite import bundled_suite, load_suite
-from tests.builders import make_kernel
+from tests.builders import make_build, make_kernel
 from tests.command import reprodb, valid
 
 KERNELS = bundled_suite()
@@ -108,8 +113,6 @@ def test_a_tree_is_drawn_in_text_and_in_lines() -> None:
 
 
 def test_a_claim_card_shows_the_measured_order() -> None:
-    from dataclasses import replace
-
     from reprodb.claims import claim
     from reprodb.render import html, terminal
     from tests.builders import make_result, make_run
@@ -139,15 +142,11 @@ def test_differences_in_words() -> None:
 
 
 def probed(**changes: object) -> Kernel:
-    from dataclasses import replace
-
     kernel = make_kernel()
     return replace(kernel, **{"fingerprint": OrderProbe("x", "total"), **changes})  # type: ignore[arg-type]
 
 
 def test_where_counts_are_not_exact_the_order_is_not_applicable() -> None:
-    from dataclasses import replace
-
     assert ordering.misfit(probed()) == ""
     assert "accumulator int32" in ordering.misfit(probed(accumulator="int32"))
     case = probed().cases[0]
@@ -231,3 +230,81 @@ def test_a_wrong_fingerprint_is_refused(tmp_path: Path, given: str, words: str) 
     with pytest.raises(UsageError, match="fingerprint") as refused:
         load_suite(tmp_path)
     assert words in str(refused.value)
+
+
+# --- Taken once, and kept -------------------------------------------------------------------------
+
+
+class Queue:
+    """A pool that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, Task] = {}
+
+    def start(self) -> Platform:
+        return Platform(Lane.MODELLED)
+
+    def submit(self, ticket: int, task: Task) -> None:
+        self.tasks[ticket] = task
+
+
+TAKEN = ordering.fingerprint_of(3, (((0, 1, 2), (0, 2, 3), (1, 2, 3)),))
+
+
+def taker(folder: Path) -> tuple[OrderTaker, Queue]:
+    queue = Queue()
+    return OrderTaker(queue, Orders(folder), "campaign"), queue  # type: ignore[arg-type]
+
+
+def a_row(profile: str) -> tuple[str, str, str, str, str]:
+    return ("sum_squares_tree", "ramp1000-4194915", profile, "sm_90", "plain")
+
+
+def test_what_has_the_same_code_is_probed_once_and_kept(tmp_path: Path) -> None:
+    orders, queue = taker(tmp_path)
+    artifact, tickets = Artifact(make_build()), count()
+    assert orders.ask(a_row("default"), probed(), artifact, tickets) is None
+    assert orders.ask(a_row("no-fmad"), probed(), artifact, tickets) is None
+    assert list(queue.tasks) == [0]
+    assert queue.tasks[0].probing
+    answered = list(orders.answered(0, Outcome(Status.OK, fingerprint=TAKEN)))
+    assert answered == [(a_row("default"), TAKEN), (a_row("no-fmad"), TAKEN)]
+    # Another night, and another launch shape.
+    again, other = taker(tmp_path)
+    assert again.ask(a_row("default"), probed(), artifact, tickets) == TAKEN
+    stage = replace(probed().stages[0], grid=(2048, 1, 1))
+    assert again.ask(a_row("default"), probed(stages=(stage,)), artifact, tickets) is None
+    assert len(other.tasks) == 1
+
+
+def test_an_arrival_order_is_taken_anew_in_every_run(tmp_path: Path) -> None:
+    free = probed(determinism=Determinism.NOT_GUARANTEED)
+    orders, _ = taker(tmp_path)
+    artifact = Artifact(make_build())
+    assert orders.ask(a_row("default"), free, artifact, count()) is None
+    assert list(orders.answered(0, Outcome(Status.OK, fingerprint=TAKEN))) == [(a_row("default"), TAKEN)]
+    again, queue = taker(tmp_path)
+    assert again.ask(a_row("default"), free, artifact, count()) is None
+    assert len(queue.tasks) == 1
+
+
+def test_a_probe_that_fails_costs_the_fingerprint_alone(tmp_path: Path) -> None:
+    orders, _ = taker(tmp_path)
+    assert orders.ask(a_row("default"), probed(), Artifact(make_build()), count()) is None
+    crashed = Outcome(Status.TIMED_OUT, error="\nran past its limit\nmore")
+    ((_, found),) = orders.answered(0, crashed)
+    assert ordering.phrase(found) == "not applicable: timed out: ran past its limit"
+    failed = Artifact(make_build(status=Status.BUILD_FAILED))
+    no_build = orders.ask(a_row("default"), probed(), failed, count())
+    assert no_build is not None and no_build.reason.startswith("the build that probes it failed: ")
+    absent = orders.ask(a_row("default"), probed(), "not in the store builds/store", count())
+    assert absent is not None and absent.reason.endswith("not in the store builds/store")
+
+
+def test_a_damaged_file_is_probed_again(tmp_path: Path) -> None:
+    kept = Orders(tmp_path)
+    kept.put("ab", TAKEN)
+    assert kept.get("ab") == TAKEN
+    (tmp_path / "orders" / "ab.json").write_text("{")
+    assert kept.get("ab") is None
+    assert kept.get("cd") is None
