@@ -16,7 +16,7 @@ from reprodb.cli.progress import Lines
 from reprodb.domain import Status
 from reprodb.errors import StoreError
 from tests.builders import TREE_TOTAL, make_result
-from tests.command import reprodb
+from tests.command import reprodb, valid
 from tests.test_bad_input import write_kernel
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -24,7 +24,7 @@ ADDRESS = "postgresql://ada:hunter2@127.0.0.1:1/db"
 
 
 def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+    return [valid(json.loads(line), "log") for line in text.splitlines()]
 
 
 def test_a_result_is_one_line() -> None:
@@ -144,3 +144,5 @@ def test_doctor_is_fit_for_a_bug_report(monkeypatch: pytest.MonkeyPatch, tmp_pat
         said = reprodb(*command, folder=tmp_path)
         assert "hunter2" not in said.out + said.err
         assert "127.0.0.1" in said.out
+        if "--json" in command:
+            valid(said.json, "doctor")
