@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,19 @@ from reprodb.cli.app import _with_values
 from reprodb.cli.run import verdict
 from reprodb.compare import Side, compare_references
 from reprodb.dependence import broken_under
-from reprodb.domain import Lane, Result
+from reprodb.domain import Lane, Result, Status
 from reprodb.errors import Exit, UsageError
+from reprodb.executors import cuda
+from reprodb.executors.arrays import Arrays
+from reprodb.executors.cuda import CudaExecutor
 from reprodb.executors.slots import fill_of
+from reprodb.executors.task import Task, perform
 from reprodb.findings import Comparison, Verdict
 from reprodb.suite import load_suite
 from tests.builders import TREE_TOTAL, make_result, make_run, store_of
 from tests.command import Said, reprodb, valid
+from tests.executors.fake_cupy import FakeCupy
+from tests.executors.things import a_kernel, an_artifact
 
 SUITE = Path(__file__).parent / "suites" / "stress"
 
@@ -111,6 +118,51 @@ def test_the_same_bits_and_kernels_that_guarantee_nothing_are_no_finding() -> No
     assert verdict(churning, ())[0] is Exit.CLEAN
     alone = make_result([OTHER] * 3, condition="offset")
     assert broken_under((alone,)) == ()
+
+
+# --- On a device, with a stand-in for CuPy --------------------------------------------------------
+
+
+def test_under_an_offset_every_address_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def kernel(x: int, n: int, total: int) -> None:
+        seen.append((x, total))
+        (ctypes.c_float * 1).from_address(total)[0] = 1.0
+
+    fake = FakeCupy({"sum": (3, kernel)})
+    executor = CudaExecutor(fake, 0, Arrays())
+    task = Task(an_artifact(), a_kernel(), 2)
+    for condition in ("plain", "offset", "plain"):
+        outcome = perform(executor, replace(task, condition=condition), Arrays())
+        assert outcome.status is Status.OK, outcome.error
+    (plain, _), (moved, _), (again, _) = seen[0:2], seen[2:4], seen[4:6]
+    assert plain[0] == again[0]
+    assert [address - stress.OFFSET_BYTES in fake.blocks for address in moved] == [True, True]
+    assert executor.pressure == stress.NO_PRESSURE
+
+
+def test_under_contention_a_second_stream_is_kept_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "RIVAL_BYTES", 1024)
+
+    def kernel(x: int, n: int, total: int) -> None:
+        (ctypes.c_float * 1).from_address(total)[0] = 1.0
+
+    fake = FakeCupy({"sum": (3, kernel)})
+    executor = CudaExecutor(fake, 0, Arrays())
+    filled: list[int] = []
+    memset = fake.memsetAsync
+
+    def memset_of(address: int, value: int, size: int, stream: int) -> None:
+        if size == 512:
+            filled.append(value)
+        memset(address, value, size, stream)
+
+    monkeypatch.setattr(fake, "memsetAsync", memset_of)
+    outcome = perform(executor, Task(an_artifact(), a_kernel(), 2, condition="contention"), Arrays())
+    assert (outcome.status, outcome.outputs[0].distinct) == (Status.OK, 1), outcome.error
+    assert filled[:8] == list(range(8))
+    assert len(fake.destroyed) == 1
 
 
 # --- On the model ---------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ class FakeCupy:
 
     def __init__(self, kernels: dict[str, tuple[int, FakeKernel]], room: int = 1 << 30) -> None:
         self.kernels = kernels
+        self.destroyed: list[int] = []
         self.room = room
         self.blocks: dict[int, Any] = {}
         self.calls: list[str] = []
@@ -42,7 +43,7 @@ class FakeCupy:
             "setDevice free malloc hostAlloc freeHost streamCreateWithFlags memGetInfo getDeviceProperties"
             " driverGetVersion runtimeGetVersion memsetAsync memcpyAsync memcpy2DAsync streamSynchronize"
             " deviceSynchronize streamBeginCapture streamEndCapture graphInstantiate graphUpload graphLaunch"
-            " graphDestroy graphExecDestroy"
+            " graphDestroy graphExecDestroy streamDestroy"
         )
         self.cuda = SimpleNamespace(
             driver=SimpleNamespace(
@@ -72,6 +73,9 @@ class FakeCupy:
             self.captured.append(action)
 
     # --- memory ---
+
+    def streamDestroy(self, stream: int) -> None:
+        self.destroyed.append(stream)
 
     def malloc(self, size: int) -> int:
         block = (ctypes.c_uint8 * (size + 256))()
