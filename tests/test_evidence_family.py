@@ -1,0 +1,103 @@
+"""What an H200 measured of the reduction family, SUM-24 and the batches, and the model's prediction of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprodb.digest import sha256
+from reprodb.domain import Accuracy, Artifact, Determinism, Result
+from reprodb.executors.model import ModelExecutor
+from reprodb.store import open_store
+from reprodb.store.bundles import import_bundle
+from reprodb.store.store import Store
+from tests.test_evidence import EVIDENCE, rows
+
+pytestmark = pytest.mark.xdist_group("evidence-family")
+
+PROFILES = {
+    "default", "no-fmad", "fast-math", "cuda12", "cuda12-no-fmad", "nvcc12", "nvcc12-no-fmad", "nvcc13",
+    "nvcc13-no-fmad",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with open_store(str(tmp_path_factory.mktemp("family") / "evidence.db"), write=True) as opened:
+        import_bundle(
+            opened, [EVIDENCE / f"h200-{name}.reprodb" for name in ("batch", "compositions", "family")]
+        )
+        yield opened
+
+
+def predicted(store: Store, found: tuple[Result, ...]) -> int:
+    """Execute the bundle's own PTX; how many guaranteed outputs are equal, all of which must be."""
+    executor = ModelExecutor()
+    equal = 0
+    for row in found:
+        assert row.build is not None
+        ptx, sass = store.code_texts(row.build.key)
+        samples = executor.execute(Artifact(row.build, ptx=ptx, sass=sass), row.kernel, row.case, 1)
+        modelled = {o.buffer.name: sha256(o.patterns[0]) for o in samples.outputs}
+        for output in row.outputs:
+            if output.determinism.guaranteed:
+                assert output.distinct == 1, (row.kernel.name, row.profile, output.name)
+                assert modelled[output.name] == output.sha256, (row.kernel.name, row.profile, output.name)
+                equal += 1
+    return equal
+
+
+def test_the_family_is_what_the_model_predicts(store: Store) -> None:
+    """Every fifth row of 12 kernels under 9 profiles: each kernel's turn comes."""
+    found = rows(store, "family-h200")
+    assert {r.profile for r in found} == PROFILES
+    assert len(found) == 108
+    assert predicted(store, found[::5]) == 41
+
+
+@pytest.mark.soak
+def test_all_of_the_family_is_what_the_model_predicts(store: Store) -> None:
+    assert predicted(store, rows(store, "family-h200")) == 207
+
+
+def test_appending_shows_the_same_elements_in_other_orders(store: Store) -> None:
+    for row in rows(store, "family-h200"):
+        if row.kernel.name == "append_atomic":
+            items = next(o for o in row.outputs if o.name == "items")
+            assert items.determinism is Determinism.NOT_GUARANTEED
+            assert items.distinct > 1, row.profile
+
+
+def test_sum_24_is_0_or_1_by_its_grouping_under_every_build(store: Store) -> None:
+    bits = {
+        name: {r.results[0].first_bits for r in rows(store, "batch-h200") if r.kernel.name == name}
+        for name in ("sum24_left", "sum24_right", "sum24_widened", "sum24_float64")
+    }
+    assert bits == {
+        "sum24_left": {"0x00000000"},
+        "sum24_right": {"0x3f800000"},
+        "sum24_widened": {"0x0000000000000000"},
+        "sum24_float64": {"0x3ff0000000000000"},
+    }
+
+
+def test_no_composition_of_a_batch_moved_a_probe(store: Store) -> None:
+    """12 fixed sizes, 2,345 shuffled compositions: one pattern, the serial kernel's; 484 of 484 lists right."""
+    found = {r.kernel.name: r for r in rows(store, "batch-h200-compositions")}
+    batched, serial = found["row_logits_batched"], found["row_logits_serial"]
+    assert batched.repetitions == 2357
+    assert batched.batches[:12] == (1, 2, 3, 4, 7, 8, 16, 31, 32, 64, 127, 256)
+    assert len(set(batched.batches)) == 243
+    assert all(o.distinct == 1 for o in batched.outputs)
+    alone = {o.name: o.sha256 for o in serial.outputs}
+    assert {o.name: o.sha256 for o in batched.outputs} == alone
+    for name in ("row_logits_batched", "row_logits_serial", "row_logits_ranked"):
+        assert found[name].accuracy.verdict is Accuracy.OK, name
+
+
+def test_batches_are_what_the_model_predicts(store: Store) -> None:
+    found = rows(store, "batch-h200")
+    assert {r.profile for r in found} == PROFILES
+    assert predicted(store, found[::7]) == 17
