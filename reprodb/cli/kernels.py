@@ -62,6 +62,8 @@ def _kernel_record(kernel: Kernel) -> dict[str, Any]:
         "operation": kernel.operation,
         "determinism": kernel.determinism.value,
         "batch_invariant": kernel.batch_invariant,
+        "kind": kernel.program.kind if kernel.program else "cuda",
+        "fingerprint": kernel.fingerprint is not None,
         "accumulator": kernel.accumulator,
         "order": kernel.order,
         "tags": list(kernel.tags),
