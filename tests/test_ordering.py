@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -308,3 +309,29 @@ def test_a_damaged_file_is_probed_again(tmp_path: Path) -> None:
     (tmp_path / "orders" / "ab.json").write_text("{")
     assert kept.get("ab") is None
     assert kept.get("cd") is None
+
+
+def test_probing_inputs_do_not_pile_up_on_a_device() -> None:
+    """A stand-in for CuPy adds in order; the order is that of a loop, and one probe at most stays."""
+    from reprodb.executors.arrays import Arrays
+    from reprodb.executors.cuda import CudaExecutor
+    from reprodb.executors.task import perform
+    from tests.executors.fake_cupy import FakeCupy
+    from tests.executors.things import a_kernel, an_artifact
+
+    def total_of(x: int, n: int, total: int) -> None:
+        values = np.ctypeslib.as_array((ctypes.c_float * n).from_address(x))
+        (ctypes.c_float * 1).from_address(total)[0] = float(np.add.accumulate(values)[-1])
+
+    kernel = a_kernel()
+    probe = OrderProbe(kernel.cases[0].inputs[0].name, "total")
+    executor = CudaExecutor(FakeCupy({"sum": (3, total_of)}), 0, Arrays())
+    task = Task(an_artifact(), replace(kernel, fingerprint=probe), 1, probing=True)
+    outcome = perform(executor, task, Arrays())
+    assert outcome.fingerprint is not None, outcome.error
+    n = kernel.cases[0].n
+    in_turn = "0"
+    for i in range(1, n):
+        in_turn = f"({in_turn} {i})"
+    assert outcome.fingerprint.tree == (in_turn if n > 1 else "")
+    assert len([kept for kept in executor._inputs if kept.pattern == "probe"]) <= 1

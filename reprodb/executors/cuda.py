@@ -20,7 +20,7 @@ from reprodb.domain import Artifact, Case, CodeOrigin, Device, Input, Kernel, La
 from reprodb.environment import check_cupy, dotted, driver_version, format_uuid
 from reprodb.errors import ExecutionError
 from reprodb.executors import difference
-from reprodb.executors.arrays import Arrays
+from reprodb.executors.arrays import PROBE, Arrays
 from reprodb.executors.base import DeviceError, Platform, collect
 from reprodb.executors.serving import Serving
 from reprodb.executors.slots import ALIGNMENT, GUARD, POISON, Arguments, Batch, Region, stride_of
@@ -271,6 +271,8 @@ class CudaExecutor:
         if held in self._inputs:
             self._inputs.move_to_end(held)
             return self._inputs[held][0] + offset
+        for probe in [kept for kept in self._inputs if kept.pattern == PROBE]:
+            self._forget(probe)  # each is used once
         array = self._arrays.get(wanted)
         size = max(array.nbytes, 1) + offset
         while self._inputs and sum(n for _, n in self._inputs.values()) + size > INPUT_BYTES:
