@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import lzma
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -239,6 +241,14 @@ def test_what_the_model_cannot_know_is_noted_on_every_page() -> None:
     assert "<p>met two different NaNs:" in html.atlas(found)
 
 
+def test_many_without_a_result_are_named_in_a_line() -> None:
+    names = ("acosf", "acoshf", "asinf", "asinhf", "atanf", "atanhf", "cbrtf", "cosf", "coshf")
+    found = table(*(answer(name, v, None) for name in names for v in ("12.6.85", "13.5.37")))
+    told = "\n".join(render.lines(found))
+    assert f"9 have no result somewhere, see atlas.md for the reasons: {', '.join(names)}" in told
+    assert markdown(found).count("ex2.approx at line 7") == 9
+
+
 def test_two_answers_in_one_run_are_no_answer_to_rely_on() -> None:
     found = table(answer("expf", "12.6.85", [ONE], patterns=2), answer("expf", "13.5.37", [ONE]))
     assert found.entries[0].unstable == ("12.6.85",)
@@ -445,6 +455,16 @@ def as_measured(found: Atlas, measured: Atlas) -> set[str]:
     return equal
 
 
+def test_outputs_are_stored_once_for_all_releases_that_agree(recorded: Said, folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "reprodb.db")) as database:
+        ((stored,),) = database.execute("SELECT count(*) FROM patterns")
+        ((results,),) = database.execute("SELECT count(*) FROM results")
+        ((bytes_kept,),) = database.execute("SELECT sum(length(data)) FROM blobs")
+    # Two of atan2f, one of fmaf, whose results under both releases are one.
+    assert (results, stored) == (6, 3)
+    assert 0 < bytes_kept < 3 * 4 * 65_536
+
+
 def test_progress_names_what_is_asked_and_done(recorded: Said) -> None:
     assert "3 functions, 1 set of flags, nvrtc 12.6.85, nvrtc 13.5.37 (sm_90)" in recorded.err
     assert "6 of 6 results: atan2f … rhypotf" in recorded.err
@@ -476,7 +496,12 @@ def test_an_interrupted_atlas_says_what_it_kept(
     said = reprodb("atlas", *HERE, "--function", "fmaf", "--function", "hypotf", folder=folder)
     assert said.code == 130
     assert "run 2 has 2 of 4 results, `reprodb atlas --run 2` makes their table" in said.err
-    assert reprodb("atlas", "--run", "2", folder=folder).out.startswith("none of 1 function moves")
+    partial = reprodb("atlas", "--run", "2", folder=folder)
+    assert partial.out.startswith("none of 1 function moves")
+    assert "The run did not finish" in partial.out
+    for page in ("atlas.md", "atlas.html"):
+        assert "The run did not finish" in (folder / "reports" / page).read_text()
+    assert not read(folder / "reports" / "atlas.json").complete
 
 
 @pytest.mark.parametrize(

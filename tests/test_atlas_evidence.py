@@ -6,6 +6,7 @@ import json
 import lzma
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,15 @@ import mpmath
 import numpy as np
 import pytest
 
+from reprodb.atlas.exact import Exact
 from reprodb.atlas.functions import functions
+from reprodb.atlas.reading import read
 from reprodb.atlas.source import kernel_of
+from reprodb.atlas.table import atlas_of
 from reprodb.digest import sha256
 from reprodb.domain import Artifact, Lane, Result
 from reprodb.errors import UnsupportedError
+from reprodb.executors.arrays import Arrays
 from reprodb.executors.model import ModelExecutor
 from reprodb.inputs import digest, generate
 from reprodb.store import open_store
@@ -218,6 +223,23 @@ def test_another_run_of_two_functions_gave_the_same_outputs(store: Store) -> Non
     assert len(found) == 2 * 2 * len(VERSIONS)
     for result in found:
         assert result.outputs[0].sha256 == by_digest[result.kernel.name, result.profile]
+
+
+def test_the_table_made_here_from_its_outputs_is_the_same(store: Store) -> None:
+    """Counts, distances, examples, errors and nearer sides: made of the recorded bits on this machine."""
+    number = store.resolve("h200-atlas-few").run_id or 0
+    rows = tuple(row for row in functions() if row.name in ("atan2f", "cospif"))
+    made = atlas_of(
+        store.run(number), store.results(number), rows, store.pattern, Arrays().get, Exact()
+    ).entries
+    whole = read(EVIDENCE / "atlas-h200.json.xz").entries
+    expected = [entry for entry in whole if entry.function in ("atan2f", "cospif")]
+    assert [len(entry.moves) for entry in made] == [1, 1, 1, 1]
+    assert {move.nan_to_nan for entry in made for move in entry.moves} == {0}  # counted since then
+    uncounted = [
+        replace(entry, moves=tuple(replace(move, nan_to_nan=None) for move in entry.moves)) for entry in made
+    ]
+    assert uncounted == expected
 
 
 def predict(store: Store, found: Iterable[Result]) -> tuple[int, int]:

@@ -68,6 +68,7 @@ def _atlas(document: dict[str, Any]) -> Atlas:
         count=int(inputs["count"]),
         exact=document["exact"] is True,
         entries=tuple(_entry(entry) for entry in document["functions"]),
+        complete=document.get("complete", True) is True,
     )
     words = (atlas.arch, atlas.started_at, atlas.compiler, atlas.inputs, *atlas.versions)
     words += (atlas.device or "", atlas.driver or "")

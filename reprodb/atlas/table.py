@@ -152,6 +152,7 @@ class Atlas:
     count: int  # inputs of each function
     exact: bool  # whether exact values were looked at
     entries: tuple[Entry, ...]
+    complete: bool = True  # whether the run came to its end
 
     @property
     def notes(self) -> dict[str, tuple[str, ...]]:
@@ -209,6 +210,7 @@ def atlas_of(
         count=max((r.case.n for r in everything), default=0),
         exact=exact is not None,
         entries=tuple(entries),
+        complete=run.complete,
     )
 
 

@@ -9,6 +9,10 @@ from reprodb.atlas.reading import SCHEMA
 from reprodb.atlas.table import Atlas, Entry, Example, Move, Word
 from reprodb.render.text import count, visible
 
+INCOMPLETE = "The run did not finish: it knows nothing of the functions that it did not reach."
+# Functions without a result whose reasons the terminal is told.
+_TOLD = 8
+
 
 def labels(atlas: Atlas) -> dict[str, str]:
     """What each version is called: its release, `12.9` of `12.9.86`, where no other is of the same one."""
@@ -87,6 +91,8 @@ def nearer(move: Move) -> str:
 def lines(atlas: Atlas, *, quiet: bool = False) -> Iterator[str]:
     """What people read: a line a move, flags by flags and step by step; then what moved in code only."""
     yield headline(atlas)
+    if not atlas.complete:
+        yield INCOMPLETE
     if quiet:
         return
     called = labels(atlas)
@@ -103,11 +109,8 @@ def lines(atlas: Atlas, *, quiet: bool = False) -> Iterator[str]:
             for entry, move in sorted(here, key=lambda pair: -pair[1].changed):
                 yield f"    {visible(entry.function)}: {share(move)}, {how_far(move)}{since(atlas, move)}"
                 yield f"      {example_words(entry, move)}"
+        yield from _without_result(entries, called)
         for entry in entries:
-            for absence in entry.absences:
-                told = f"{absence.status.replace('_', ' ')}: {absence.reason}"
-                under = ", ".join(called.get(version, version) for version in absence.versions)
-                yield f"  {visible(entry.function)} has no result under {visible(under)}: {visible(told)}"
             if entry.unstable:
                 under = ", ".join(called.get(version, version) for version in entry.unstable)
                 yield f"  {visible(entry.function)} gave more than one answer under {visible(under)}"
@@ -118,6 +121,20 @@ def lines(atlas: Atlas, *, quiet: bool = False) -> Iterator[str]:
     if atlas.moves and not atlas.exact:
         yield ""
         yield "exact values were not looked at: pip install 'reprodb[atlas]', then reprodb atlas --run RUN"
+
+
+def _without_result(entries: Iterable[Entry], called: dict[str, str]) -> Iterator[str]:
+    """A line each with the reason; names alone where there are many, as on the model."""
+    absent = [entry for entry in entries if entry.absences]
+    if len(absent) > _TOLD:
+        names = visible(", ".join(entry.function for entry in absent), 8000)
+        yield f"  {len(absent)} have no result somewhere, see atlas.md for the reasons: {names}"
+        return
+    for entry in absent:
+        for absence in entry.absences:
+            told = f"{absence.status.replace('_', ' ')}: {absence.reason}"
+            under = ", ".join(called.get(version, version) for version in absence.versions)
+            yield f"  {visible(entry.function)} has no result under {visible(under)}: {visible(told)}"
 
 
 def how_far(move: Move) -> str:
@@ -208,6 +225,7 @@ def document(atlas: Atlas) -> dict[str, Any]:
         "versions": list(atlas.versions),
         "inputs": {"digest": atlas.inputs, "count": atlas.count},
         "exact": atlas.exact,
+        "complete": atlas.complete,
         "functions": [_entry(entry) for entry in atlas.entries],
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reprodb.atlas.table import Atlas, Entry, Move
 from reprodb.render.atlas import (
+    INCOMPLETE,
     call,
     distance,
     labels,
@@ -195,7 +196,7 @@ def _top(atlas: Atlas) -> Top:
         tone="warn" if moved else "good",
         headline=sentence(verdict(atlas)).replace(_TO, "\u00a0→\u00a0"),
         tally=(),
-        reasons=(),
+        reasons=() if atlas.complete else (INCOMPLETE,),
         facts=(
             Fact("Where", where(atlas), driver),
             Fact("Releases", count(len(atlas.versions), "release"), (", ".join(atlas.versions),)),
@@ -221,6 +222,8 @@ def _markdown(atlas: Atlas, page: AtlasPage) -> Iterator[str]:
     yield f"# The CUDA math API from {_text(atlas.compiler)} {_text(first)} to {_text(last)}"
     yield ""
     yield f"**{atlas.lane.value}**: {_text(sentence(verdict(atlas)))}"
+    if not atlas.complete:
+        yield from ("", INCOMPLETE)
     yield ""
     yield from _table(
         ("what", "", ""), ((f.name.lower(), _text(f.text), _text("; ".join(f.more))) for f in page.top.facts)
