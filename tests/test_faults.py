@@ -26,11 +26,13 @@ from reprodb.executors.arrays import Arrays
 from reprodb.store import open_store
 from tests.command import reprodb
 from tests.executors.fake_cupy import CUDADriverError, CUDARuntimeError, FakeCupy
-from tests.test_bad_input import write_kernel
+from tests.test_bad_input import MANIFEST, write_kernel
 from tests.test_pool import open_pool, task
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ("a", "b", "c", "d")
+# Large enough that executing is half of the night: there is something to kill between two results.
+SLOW = MANIFEST.replace("n = 8", "n = 400000")
 
 
 # --- SIGKILL -----------------------------------------------------------------------------------
@@ -41,7 +43,7 @@ def a_suite_that_is_compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four kernels, their artifacts in a store, and how long a night of them takes here, in `seconds`."""
     home = tmp_path_factory.mktemp("home")
     for name in KERNELS:
-        write_kernel(home / "suite", name)
+        write_kernel(home / "suite", name, manifest=SLOW)
     began = time.monotonic()
     done = subprocess.run(command(home, home / "first.db"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -53,7 +55,7 @@ def command(home: Path, database: Path, *more: object) -> list[str]:
     """Repetitions that make executing a good part of the night."""
     words = (sys.executable, "-m", "reprodb", "nightly", "--suite", home / "suite", "--store", home / "store",
              "--db", database, "--device", "model", "--profile", "default", "--out", home / "reports",
-             "-n", 300, "-j", 1, *more)  # fmt: skip
+             "-n", 8, "-j", 1, *more)  # fmt: skip
     return [str(word) for word in words]
 
 
