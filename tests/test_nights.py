@@ -95,6 +95,8 @@ def test_lists_say_it_past_and_present(nights: Nights, command: tuple[str, ...])
     assert "reprodb, modelled: 2 nights without a run between" in lines[0]
     assert "1 night did not happen since" in lines[1]
     assert "⋯" not in nights.call(*command, "--json").out
+    (nights.folder / "reprodb.toml").write_text("[nightly]\nevery = 7\n")
+    assert nights.call(*command).code == 0
 
 
 def test_doctor_says_it_with_what_to_look_at(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
