@@ -160,15 +160,14 @@ def members() -> tuple[bytes, ...]:
 
 
 @functools.cache
-def _folder() -> Path:
+def _kept() -> tempfile.TemporaryDirectory[str]:
     """A folder in memory where there is one: its files are written for every case."""
     shm = Path("/dev/shm")
-    keep = tempfile.TemporaryDirectory(prefix="reprodb-fuzz-", dir=shm if shm.is_dir() else None)
-    _KEPT.append(keep)
-    return Path(keep.name)
+    return tempfile.TemporaryDirectory(prefix="reprodb-fuzz-", dir=shm if shm.is_dir() else None)
 
 
-_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+def _folder() -> Path:
+    return Path(_kept().name)
 
 
 def _file(name: str, data: bytes) -> Path:
