@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reprodb.atlas.reading import read
 from reprodb.claims import claim
 from reprodb.domain import Lane
 from reprodb.render import html
@@ -14,6 +15,8 @@ from reprodb.render.index import kernel_entry, run_entry
 from tests.render import samples
 
 pytestmark = pytest.mark.browser
+
+EVIDENCE = Path(__file__).parents[2] / "reports" / "evidence"
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -24,7 +27,18 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-NAMES = ("quiet", "contraction", "eventful", "alone", "hostile", "history", "index", "claim", "dossier")
+NAMES = (
+    "quiet",
+    "contraction",
+    "eventful",
+    "alone",
+    "hostile",
+    "history",
+    "index",
+    "claim",
+    "dossier",
+    "atlas",
+)
 # Between them these have every part of a page and every tone; axe is slow and sees the others in the soak.
 EVERY_PART = ("eventful", "history", "dossier")
 
@@ -64,6 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pages["index"] = html.index(runs, kernels)
     pages["claim"] = html.claim(claim(samples.run(1), samples.tree(), samples.past()))
     pages["dossier"] = html.dossier(samples.dossier(), samples.WHOLE)
+    pages["atlas"] = html.atlas(read(EVIDENCE / "atlas-h200.json.xz"))
     assert tuple(pages) == NAMES
     for name, page in pages.items():
         (place / f"{name}.html").write_text(page)
