@@ -98,9 +98,7 @@ def test_a_change_of_source_moved_the_order_where_the_manifests_say_so(
     assert found.new_history == "new history: source changed (_lib/sum_squares.cu)"
     assert found.new_history in found.notes
     # A measured order decides over the manifests' words.
-    pairwise, in_turn = (
-        fingerprint_of(3, (((0, 1, a), (0, 2, b), (1, 2, 3)),)) for a, b in ((2, 3), (3, 2))
-    )
+    pairwise, in_turn = (fingerprint_of(3, (((0, 1, a), (0, 2, b), (1, 2, 3)),)) for a, b in ((2, 3), (3, 2)))
     _, probed = compare(replace(old, fingerprint=pairwise), replace(new, fingerprint=in_turn))
     assert probed.moved == (Moved.ORDER,)
     assert "the order differs (2 of 3 pairs meet elsewhere)" in probed.sentence

@@ -11,12 +11,14 @@ from reprodb.errors import ExecutionError, UnsupportedError
 from reprodb.executors import worker
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import DeviceError, Executor, ExecutorOptions, Platform, collect
+from reprodb.stress import NO_PRESSURE
 
 
 class Scripted:
     """Adds 1 to the seed each repetition, or misbehaves as asked: `hang`, `crash 3`, `signal 11`, …"""
 
     lane = Lane.MODELLED
+    pressure = NO_PRESSURE
 
     def libraries(self) -> Pairs:
         return (("process", str(os.getpid())), ("folder", os.environ["TMPDIR"]))
