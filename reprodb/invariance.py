@@ -25,6 +25,16 @@ def serial_of(result: Result, others: Iterable[Result]) -> Result | None:
     return None
 
 
+def unlike_serial(result: Result, others: Iterable[Result]) -> bool:
+    """Whether a batch-invariant kernel has other bits than its serial kernel among the others, by digests."""
+    serial = serial_of(result, others) if result.kernel.batch_invariant else None
+    if serial is None or result.status is not Status.OK:
+        return False
+    right = {(o.name, o.shape): o.sha256 for o in serial.outputs}
+    judged = (o for o in result.outputs if o.determinism.guaranteed)
+    return any(right.get((o.name, o.shape), o.sha256) != o.sha256 for o in judged)
+
+
 def batch_effects(result: Result, serial: Result | None, fetch: Fetch) -> tuple[BatchEffect, ...]:
     """One for each output whose probes have other bits in some composition; empty where they have not.
 

@@ -16,6 +16,7 @@ import pytest
 from reprodb import build
 from reprodb.artifacts import ArtifactStore
 from reprodb.claims import Standing, claim
+from reprodb.cli.run import verdict
 from reprodb.compare import Side, compare_references, compare_runs
 from reprodb.domain import (
     Arg,
@@ -397,6 +398,9 @@ def test_one_pattern_that_is_not_the_serial_one_gates_too() -> None:
     assert row.loss is not None
     assert (row.loss.distinct, row.loss.odd, row.loss.of) == (1, 14, 14)
     assert row.loss.where == "BATCH 1, 2, 3 and 10 more, against row_logits_serial"
+    assert verdict((serial, batched), ())[0] is Exit.CLEAN
+    unlike = moved(batched, 5, tuple(range(14)))
+    assert verdict((serial, unlike), ()) == (Exit.UNTRUSTWORTHY, "1 lost determinism")
 
 
 def test_the_next_night_is_the_same_and_says_it_again() -> None:

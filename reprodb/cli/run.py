@@ -100,8 +100,8 @@ def run(
 ) -> None:
     """Build and execute kernels under profiles and record their bits. `nightly` also compares and reports.
 
-    Exit 3 where a guaranteed kernel shows more than one pattern or a result is inaccurate, 4 where a result
-    is missing or a canary failed.
+    Exit 3 where a guaranteed kernel shows more than one pattern or others than its serial kernel, or a
+    result is inaccurate, 4 where a result is missing or a canary failed.
     """
     from reprodb.cli.flow import RunOptions, open_database, record_run, utc_now
     from reprodb.stress import chosen
@@ -150,6 +150,7 @@ def verdict(results: Iterable[Result], canaries: Iterable[CanaryOutcome]) -> tup
     """The exit code of a run that is compared with nothing, and its reason in words."""
     from reprodb.dependence import broken_under
     from reprodb.domain import Accuracy, Status
+    from reprodb.invariance import unlike_serial
 
     failed = [canary for canary in canaries if canary.fatal and not canary.ok]
     if failed:
@@ -159,6 +160,7 @@ def verdict(results: Iterable[Result], canaries: Iterable[CanaryOutcome]) -> tup
     lost = [r for r in found if any(o.determinism.guaranteed and o.distinct > 1 for o in r.outputs)]
     depends = {id(result): result for result, _ in broken_under(found)}
     lost += [result for result in depends.values() if result not in lost]
+    lost += [result for result in found if result not in lost and unlike_serial(result, found)]
     outside = [r for r in found if r.accuracy.verdict is Accuracy.OUTSIDE]
     absent = [r for r in found if r.status is not Status.OK]
     if lost or outside:
