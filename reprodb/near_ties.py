@@ -31,7 +31,9 @@ def _weights(seed: int, width: int, rows: int) -> Floats:
     pairs = -(-rows // 2)
     first = _draws(source, pairs * width).reshape(pairs, width)
     second = first.copy()
-    places = np.asarray(source.random_raw(pairs * len(_STEPS)), "<u8").reshape(pairs, len(_STEPS)) % np.uint64(width)
+    places = np.asarray(source.random_raw(pairs * len(_STEPS)), "<u8").reshape(
+        pairs, len(_STEPS)
+    ) % np.uint64(width)
     for row, at in zip(second, places.astype(np.int64), strict=True):
         for place, step in zip(at, _STEPS, strict=True):
             row[place] += step
