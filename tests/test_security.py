@@ -98,7 +98,7 @@ class Opens:
         Opens(NEVER), os.system, eval, print, Path.unlink, pickle.loads, Exception("x"), {1: Opens},
         pipes.loads, object(), range(3),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_only_values_of_this_program_come_through_a_pipe(value: object) -> None:
     with pytest.raises(pipes.ForeignValueError):
@@ -113,6 +113,7 @@ def test_only_values_of_this_program_come_through_a_pipe(value: object) -> None:
         b"\x80\x04\x8c\x0ereprodb.domain\x8c\x0fArtifact.__init__\x93.",
         b"\x80\x04\x8c\x0ereprodb.domain\x8c\x02re\x93.", b"\x80\x05]" + b"]" * 100_000,
     ],
+    ids=lambda data: f"{len(data)} bytes",
 )  # fmt: skip
 def test_bytes_that_are_no_value(data: bytes) -> None:
     with pytest.raises(pipes.ForeignValueError):
