@@ -16,6 +16,7 @@ from reprodb import build
 from reprodb.artifacts import ArtifactStore
 from reprodb.codegen import normalise_ptx, normalise_sass, opcode_name
 from reprodb.domain import Artifact, Kernel
+from reprodb.inputs import digest as input_digest
 from reprodb.inputs import generate
 from reprodb.profiles import bundled_profiles, load_profiles
 from reprodb.suite import bundled_suite, load_suite, source_files
@@ -96,6 +97,13 @@ def test_the_pinned_bits_are_those_of_numpy(name: str, probes: int) -> None:
     assert dict(kernel(name).cases[0].expected) == {
         "logits": digest(logits),
         "ranked": digest(ranked_of(logits)),
+    }
+
+
+def test_all_row_kernels_are_served_the_same_pinned_input() -> None:
+    names = ("row_logits_serial", "row_logits_batched", "row_logits_ranked", "row_logits_split_k")
+    assert {input_digest(kernel(name).cases[0].inputs) for name in names} == {
+        "a590f3931e928f411012d8ce97c86783bc3092072758e8368859864210dae80f"
     }
 
 
