@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Far above what compilers and kernels need, low enough that a runaway one does not take the machine along.
-FILE_BYTES = 2 << 30
+FILE_BYTES = 16 << 30  # a command of a suite gets its inputs as files
 PROCESSES = 512
 _ROOM = 0.9  # of the machine's memory
 

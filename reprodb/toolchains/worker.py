@@ -20,6 +20,7 @@ _FRAME = 8  # bytes of a length, little endian
 
 # Far above what compilers of kernels need, low enough that a runaway one does not take the machine along.
 _MEMORY = 32 * 1024**3
+_FILE = 2 * 1024**3
 # CPU of one job; the pool's limit on the clock comes first, unless the pool itself is stopped.
 _CPU_SECONDS = 1200.0
 
@@ -89,7 +90,7 @@ def carry_out(job: Job) -> Done:
 
 def main() -> None:
     """Serve jobs from standard input until it closes. Answers go to what was standard output."""
-    limits.apply(limits.Limits(memory=_MEMORY))
+    limits.apply(limits.Limits(_FILE, memory=_MEMORY))
     answers = os.fdopen(os.dup(1), "wb")
     # Whatever a compiler prints must not mix with the answers.
     os.dup2(2, 1)
