@@ -135,10 +135,12 @@ def test_special_floats_hold_what_trips_arithmetic() -> None:
 
 # --- Laws --------------------------------------------------------------------------------------
 
-VARIED: list[tuple[str, str, dict[str, int | float]]] = [
-    (pattern, dtype, {"constant": {"value": 3}, "values": {"v0": 3, "v1": -0.5, "v2": 7}}.get(pattern, {}))
-    for pattern, spec in PATTERNS.items()
-    for dtype in spec.dtypes
+NEEDED: dict[str, dict[str, int | float]] = {
+    "constant": {"value": 3},
+    "values": {"v0": 3, "v1": -0.5, "v2": 7},
+}
+VARIED = [
+    (pattern, dtype, NEEDED.get(pattern, {})) for pattern, spec in PATTERNS.items() for dtype in spec.dtypes
 ]
 
 

@@ -40,12 +40,12 @@ def test_the_list_has_a_line_a_kernel() -> None:
     assert lines[0] == f"suite reprodb: {total} of {total} kernels"
     assert len(lines) == 2 + total
     tree = next(line for line in lines if line.startswith("sum_squares_tree "))
-    assert tree.split() == [
-        *("sum_squares_tree", "ramp1000-4194915", "run_to_run", "1024x256,", "1x256"),
-        *("partials[1024],", "total[1]", "sum", "of", "x*x", "+", "0.25"),
-        *("sum", "tree", "published", "quick", "full"),
-        *"A total hides what moved: contraction moves 73 of the block sums and not the total.".split(),
-    ]
+    words = (
+        "sum_squares_tree ramp1000-4194915 run_to_run 1024x256, 1x256 partials[1024], total[1] "
+        "sum of x*x + 0.25 sum tree published quick full "
+        "A total hides what moved: contraction moves 73 of the block sums and not the total."
+    )
+    assert " ".join(tree.split()) == words
 
 
 def test_the_docs_list_every_kernel_as_the_command_does() -> None:

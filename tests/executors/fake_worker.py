@@ -88,7 +88,7 @@ def open_scripted(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, P
         raise ExecutionError("no device is left", remedy="reprodb doctor")
     if options.name == "slow":
         signal.pause()
-    executor = Scripted()
+    executor: Executor = Scripted()
     return executor, Platform(executor.lane, executor.libraries())
 
 
