@@ -42,7 +42,7 @@ class Function:
     """One row of the atlas. `code` computes the result from a, b, c, d.
 
     `exact` names the mathematical function in `exact.EXACT`, empty where the value is not one (bit
-    operations). Rows of one `source` are compiled together. `since` is the first toolkit that has it.
+    operations). Rows of one `source` are compiled together.
     """
 
     name: str
@@ -51,7 +51,6 @@ class Function:
     result: str
     source: str
     exact: str = ""
-    since: tuple[int, int] = (12, 0)
 
     @property
     def entry(self) -> str:

@@ -148,7 +148,9 @@ def atlas(
         with open_store(db) as database:
             found = _table(database, _number(database, run), rows, toolkits)
         _give(_filtered(found, rows, profile), out, as_json=as_json, quiet=quiet)
-    flags = select_profiles(load_profiles(profiles_file or bundled_profiles()), profile or _FLAGS)
+    # Unnamed flags are the bundled ones whatever a repository calls its own: tables stay comparable.
+    file = profiles_file if profile and profiles_file else bundled_profiles()
+    flags = select_profiles(load_profiles(file), profile or _FLAGS)
     _check(flags)
     wanted = Wanted(rows, flags, toolkits, arch, install, no_compile, repetitions)
     if pack:
