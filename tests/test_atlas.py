@@ -481,6 +481,19 @@ def test_a_recorded_run_gives_its_table_again(recorded: Said, folder: Path) -> N
     assert "12.6.85, 13.5.37" in gone.err
 
 
+def test_without_mpmath_the_table_says_that_exact_values_were_not_looked_at(
+    recorded: Said, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reprodb.atlas import exact
+
+    monkeypatch.setattr(exact, "available", lambda: False)
+    said = reprodb("atlas", "--run", "three", "--out", "plain", folder=folder)
+    assert "atan2f: 12,664 of 65,536 (19 %), up to 2 ULP; nearer: not known" in said.out
+    assert "exact values were not looked at: pip install 'reprodb[atlas]'" in said.out
+    assert "not looked at: mpmath was not installed" in (folder / "plain" / "atlas.html").read_text()
+    assert not read(folder / "plain" / "atlas.json").exact
+
+
 def test_an_interrupted_atlas_says_what_it_kept(
     recorded: Said, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
