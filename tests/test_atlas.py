@@ -6,6 +6,7 @@ import json
 import lzma
 import re
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -140,6 +141,7 @@ def test_an_error_is_counted_in_units_at_the_exact_value() -> None:
     assert exact.error(one, 1 + 2**-52, "float64") == 1
     assert exact.error(nothing, 2**-149, "float32") == 1  # the smallest subnormal
     assert exact.error(one, float("inf"), "float32") is None
+    assert exact.error(nothing, 5.0, "float64") == sys.float_info.max  # 5 · 2^1074, in a document
 
 
 # --- the table's arithmetic --------------------------------------------------------------------

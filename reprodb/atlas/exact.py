@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from math import isfinite
+from sys import float_info
 from types import MappingProxyType
 from typing import Any
 
@@ -185,13 +186,16 @@ class Exact:
         return found if found is not None and m.isfinite(found) and m.im(found) == 0 else None
 
     def error(self, value: Real, result: float, dtype: str) -> float | None:
-        """How far a finite result is from the value, in units in the last place at the value."""
+        """How far a finite result is from the value, in units in the last place at the value.
+
+        Never infinite, which a double far from an exact zero would be: JSON has no such number.
+        """
         if not isfinite(result):
             return None
         m = self._context
         fraction, least = _FORMATS[dtype]
         exponent = least if value == 0 else max(int(m.floor(m.log(abs(value), 2))) - fraction, least)
-        return float(m.ldexp(abs(m.mpf(result) - value), -exponent))
+        return min(float(m.ldexp(abs(m.mpf(result) - value), -exponent)), float_info.max)
 
     def shown(self, value: Real) -> str:
         """The value in decimal, more digits than any format holds."""

@@ -253,6 +253,7 @@ def _markdown(atlas: Atlas, page: AtlasPage) -> Iterator[str]:
         yield from (f"- {_text(note)}: {_names(names)}" for note, names in page.notes)
     if page.still:
         yield from ("", "## Functions that did not move", "", f"{len(page.still):,}: {_names(page.still)}.")
+    yield from ("", _text(page.stamp))
 
 
 def _flags(part: FlagsPart) -> Iterator[str]:
