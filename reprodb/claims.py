@@ -7,8 +7,8 @@ from enum import StrEnum
 from reprodb import ordering
 from reprodb.bounds import pool
 from reprodb.codegen import launched
-from reprodb.domain import FRIENDLY, Determinism, Lane, Output, Result, Role, Run, Stage, Status
-from reprodb.invariance import batch_sizes
+from reprodb.domain import FRIENDLY, Accuracy, Determinism, Lane, Output, Result, Role, Run, Stage, Status
+from reprodb.invariance import batch_sizes, serial_of, size_decides, unlike_serial
 from reprodb.resources import resources
 
 
@@ -51,10 +51,17 @@ class Claim:
     not_covered: tuple[str, ...]
 
 
-def claim(run: Run, result: Result, history: Iterable[tuple[Run, Result]], sass: str | None = None) -> Claim:
+def claim(
+    run: Run,
+    result: Result,
+    history: Iterable[tuple[Run, Result]],
+    sass: str | None = None,
+    beside: Iterable[Result] = (),
+) -> Claim:
     """The card of a result. `history` is the kernel's results over all runs, this one among them or not.
 
-    `sass` is the disassembly of its artifact, from which the resources of its stages are read.
+    `sass` is the disassembly of its artifact, from which the resources of its stages are read; `beside` are
+    the results of its run, among them that of the kernel that serves one request a launch.
     """
     alike = tuple(pair for pair in history if _comparable(result, pair[1]))
     return Claim(
@@ -62,7 +69,7 @@ def claim(run: Run, result: Result, history: Iterable[tuple[Run, Result]], sass:
         result,
         _sentence(result),
         _pins(run, result, sass),
-        _promises(run, result, alike),
+        _promises(run, result, alike, tuple(beside)),
         _not_covered(run, result),
     )
 
@@ -223,13 +230,15 @@ def _environment(run: Run) -> Pin:
 # --- Promises ----------------------------------------------------------------------------------
 
 
-def _promises(run: Run, result: Result, alike: Sequence[tuple[Run, Result]]) -> tuple[Promise, ...]:
+def _promises(
+    run: Run, result: Result, alike: Sequence[tuple[Run, Result]], beside: Sequence[Result]
+) -> tuple[Promise, ...]:
     if result.status is not Status.OK:
         return ()
     guarantee = result.kernel.determinism
     return (
         *_run_to_run(run, result, alike, guarantee),
-        *_across_batches(result),
+        *_across_batches(result, beside),
         _across_builds(run, result, alike),
         _across_gpus(run, result, alike, guarantee),
     )
@@ -260,6 +269,9 @@ def _repeated(
     run: Run, result: Result, alike: Sequence[tuple[Run, Result]], scope: str, fixed: Sequence[Output]
 ) -> Promise:
     seen = max((o.distinct for o in fixed or result.results), default=0)
+    if seen > 1 and size_decides(result):
+        text = f"{seen} patterns, and each size of BATCH repeats its own: see across batches"
+        return Promise(scope, Standing.UNSEEN, text)
     if seen > 1:
         return Promise(scope, Standing.BROKEN, f"{seen} patterns in {result.repetitions:,} repetitions")
     if result.friendly:
@@ -274,9 +286,10 @@ def _repeated(
     return Promise(scope, Standing.BROKEN if pooled.flips else Standing.HELD, pooled.phrase)
 
 
-def _across_batches(result: Result) -> tuple[Promise, ...]:
+def _across_batches(result: Result, beside: Sequence[Result]) -> tuple[Promise, ...]:
     """What a request's company may do to its bits, where the kernel has compositions."""
-    if result.kernel.composition is None:
+    composition = result.kernel.composition
+    if composition is None:
         return ()
     scope = "across batches, whatever else is served with a request"
     told = batch_sizes(result)
@@ -284,9 +297,18 @@ def _across_batches(result: Result) -> tuple[Promise, ...]:
         text = f"each composition repeats its bits: {told}"
         return (Promise(scope, Standing.NOT_PROMISED, text),)
     seen = max((o.distinct for o in result.outputs if o.determinism.guaranteed), default=0)
+    count = f"{len(result.batches):,} composition{'s' * (len(result.batches) != 1)}"
     if seen > 1:
-        return (Promise(scope, Standing.BROKEN, f"{seen} patterns in {len(result.batches):,} compositions"),)
-    text = f"0 of {len(result.batches):,} compositions differ: {told}"
+        return (Promise(scope, Standing.BROKEN, f"{seen} patterns in {count}"),)
+    if unlike_serial(result, beside):
+        text = f"one pattern in {count}, and other bits than {composition.serial}'s"
+        return (Promise(scope, Standing.BROKEN, text),)
+    if len(set(result.batches)) < 2:
+        return (Promise(scope, Standing.UNSEEN, f"{count} of no other size than {told}"),)
+    text = f"0 of {count} differ: {told}"
+    if composition.serial is not None:
+        served = serial_of(result, beside) is not None
+        text += f"; the bits are {'' if served else 'not compared with '}{composition.serial}'s"
     return (Promise(scope, Standing.HELD, text),)
 
 
@@ -353,11 +375,17 @@ def _not_covered(run: Run, result: Result) -> tuple[str, ...]:
         told.append("hardware: no GPU ran, and the order in which atomics arrive is a sample")
     if not any(o.role is Role.WITNESS for o in result.outputs):
         told.append("intermediate values: this kernel records no witness")
-    if result.accuracy.max_rel_err is None:
-        told.append("accuracy: no reference was computed")
-    else:
-        told.append(
-            f"accuracy is a claim apart: {result.accuracy.verdict.value}, "
-            f"largest relative error {result.accuracy.max_rel_err:.3e}"
-        )
+    told.append(_accuracy(result))
     return tuple(told)
+
+
+def _accuracy(result: Result) -> str:
+    """What stands beside the claim: an error against a reference, bits that the manifest pins, or nothing."""
+    found = result.accuracy
+    apart = f"accuracy is a claim apart: {found.verdict.value}"
+    if found.max_rel_err is not None:
+        return f"{apart}, largest relative error {found.max_rel_err:.3e}"
+    if result.case.expected and found.verdict is not Accuracy.UNKNOWN:
+        right = found.verdict is Accuracy.OK
+        return f"{apart}, the bits are {'' if right else 'not '}those that the manifest pins"
+    return "accuracy: no reference was computed"

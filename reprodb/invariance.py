@@ -35,6 +35,18 @@ def unlike_serial(result: Result, others: Iterable[Result]) -> bool:
     return any(right.get((o.name, o.shape), o.sha256) != o.sha256 for o in judged)
 
 
+def size_decides(result: Result) -> bool:
+    """Whether each size of BATCH repeats its pattern in every guaranteed output of an invariant kernel."""
+    if not result.kernel.batch_invariant or not result.batches:
+        return False
+    judged = [o for o in result.outputs if o.determinism.guaranteed]
+    return all(
+        len(o.sequence) == len(result.batches)
+        and len(set(zip(result.batches, o.sequence, strict=True))) == len(set(result.batches))
+        for o in judged
+    )
+
+
 def batch_effects(result: Result, serial: Result | None, fetch: Fetch) -> tuple[BatchEffect, ...]:
     """One for each output whose probes have other bits in some composition; empty where they have not.
 

@@ -19,6 +19,7 @@ from reprodb.claims import Standing, claim
 from reprodb.cli.run import verdict
 from reprodb.compare import Side, compare_references, compare_runs
 from reprodb.domain import (
+    Accuracy,
     Arg,
     ArgKind,
     Artifact,
@@ -27,6 +28,7 @@ from reprodb.domain import (
     Composition,
     Determinism,
     Input,
+    Judgement,
     Kernel,
     Lane,
     OutputSamples,
@@ -443,12 +445,37 @@ def test_a_reader_sees_how_requests_were_served() -> None:
     assert served(batched) == "14 compositions, 13 sizes of BATCH from 1 to 256"
     assert served(split) == "2 compositions in each repetition, BATCH 8 and 64"
     run = make_run(lane=Lane.MODELLED)
-    held, not_promised = (claim(run, r, ()).promises[1] for r in (batched, split))
+    held, not_promised = (claim(run, r, (), beside=(serial,)).promises[1] for r in (batched, split))
     assert (held.standing, not_promised.standing) == (Standing.HELD, Standing.NOT_PROMISED)
-    assert held.evidence == "0 of 14 compositions differ: 13 sizes of BATCH from 1 to 256"
-    broken = claim(run, moved(batched, 3, (2,)), ()).promises[1]
-    assert (broken.standing, broken.evidence) == (Standing.BROKEN, "2 patterns in 14 compositions")
+    told = "0 of 14 compositions differ: 13 sizes of BATCH from 1 to 256; the bits are"
+    assert held.evidence == f"{told} row_logits_serial's"
+    assert claim(run, batched, ()).promises[1].evidence == f"{told} not compared with row_logits_serial's"
     assert result_record(split)["batches"] == [8, 64]
+
+
+def test_a_claim_across_batches_is_broken_by_a_batch_or_by_the_serial_kernel() -> None:
+    serial, batched, _ = night()
+    run = make_run(lane=Lane.MODELLED)
+    of_itself, broken = claim(run, moved(batched, 3, (2,)), (), beside=(serial,)).promises[:2]
+    assert (broken.standing, broken.evidence) == (Standing.BROKEN, "2 patterns in 14 compositions")
+    assert of_itself.standing is Standing.UNSEEN, "BATCH 3 was served once: nothing lost its repeatability"
+    of_itself = claim(run, moved(batched, 0, (12,)), ()).promises[0]  # of two compositions with BATCH 1
+    assert of_itself.standing is Standing.BROKEN
+    unlike = claim(run, moved(batched, 5, tuple(range(14))), (), beside=(serial,)).promises[1]
+    assert unlike.standing is Standing.BROKEN
+    assert unlike.evidence == "one pattern in 14 compositions, and other bits than row_logits_serial's"
+    alone = claim(run, serial, ()).promises[1]
+    assert alone.standing is Standing.UNSEEN
+    assert alone.evidence == "1 composition of no other size than BATCH 1"
+
+
+@pytest.mark.parametrize(("found", "words"), [(Accuracy.OK, "ok, the"), (Accuracy.OUTSIDE, "outside, the")])
+def test_a_claim_says_that_bits_are_pinned_where_they_are(found: Accuracy, words: str) -> None:
+    run, (serial, _, split) = make_run(lane=Lane.MODELLED), night()
+    line = claim(run, replace(serial, accuracy=Judgement(found)), ()).not_covered[-1]
+    no = "not " if found is Accuracy.OUTSIDE else ""
+    assert line == f"accuracy is a claim apart: {words} bits are {no}those that the manifest pins"
+    assert claim(run, split, ()).not_covered[-1] == "accuracy: no reference was computed"
 
 
 def test_a_race_is_looked_for_where_the_size_does_not_decide() -> None:

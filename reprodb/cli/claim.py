@@ -53,12 +53,16 @@ def claim(
         if not found:
             raise _no_result(ref.run_id, kernel, profile or ref.profile, case, store.results(ref.run_id))
         holder = store.run(ref.run_id)
+        served = found[0].kernel.composition
+        serial = served.serial if served is not None else None
+        beside = store.results(ref.run_id, kernel=serial) if serial else ()
         cards = [
             card_of(
                 holder,
                 r,
                 store.history(kernel, case=r.case.name, suite=holder.suite),
                 store.code_texts(r.build.key)[1] if r.build else None,
+                beside,
             )
             for r in found
         ]

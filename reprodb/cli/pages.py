@@ -33,7 +33,10 @@ class Archive:
 
         def card(result: Result) -> Claim:
             key = result.build.key if result.build else ""
-            return claim(run, result, self._until(run, result), self._store.code_texts(key)[1])
+            served = result.kernel.composition
+            serial = served.serial if served is not None else None
+            beside = self._store.results(run.id, kernel=serial) if serial and run.id is not None else ()
+            return claim(run, result, self._until(run, result), self._store.code_texts(key)[1], beside)
 
         return Sources(
             fetch=self._store.pattern,
