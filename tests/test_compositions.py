@@ -202,6 +202,25 @@ def test_what_a_composition_may_not_say(tmp_path: Path, old: str, new: str, said
         assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("probes = 2", "probes = 9"),
+        ("batches = [1, 4]", "batches = [0]"),
+        ("requests = 8\n", ""),
+        ("batch_invariant = true", "defines = { BATCH = 4 }"),
+    ],
+)
+def test_one_mistake_in_a_composition_is_one_complaint(tmp_path: Path, old: str, new: str) -> None:
+    """PROBES and BATCH stay known, so that neither buffers nor stages complain of them."""
+    assert old in MANIFEST
+    with pytest.raises(UsageError) as caught:
+        suite_with(tmp_path, lambda text: text.replace(old, new))
+    assert "[composition]" in str(caught.value)
+    assert "[[buffer]]" not in str(caught.value)
+    assert "[[stage]]" not in str(caught.value)
+
+
 def test_some_stage_must_follow_the_batch(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         suite_with(

@@ -117,7 +117,10 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
     composed: CompositionPlan | None = None
     with collecting(problems):
         composed = read_composition(top, numbers)
-    sizes = {**numbers, PROBES: composed.declared.probes} if composed else numbers
+    # After a problem in its composition a manifest still knows what PROBES and BATCH are.
+    probes, batches = (composed.declared.probes, composed.declared.batches) if composed else (1, (1,))
+    serves = "composition" in top.data
+    sizes = {**numbers, PROBES: probes} if serves else numbers
     plans = read_buffers(groups["buffer"], sizes)
     cases = _cases(groups["case"], plans, sizes)
     inputs = _common_inputs(groups["case"], cases, problems)
@@ -128,9 +131,7 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
     # After problems in buffers or cases not every name is known: stages then complain of none.
     names_known = bool(inputs) and len(plans) == len(groups["buffer"]) > 0
     names = {p.name for p in plans} if names_known else None
-    stages = read_stages(
-        groups["stage"], numbers, inputs, names, composed.declared.batches if composed else ()
-    )
+    stages = read_stages(groups["stage"], numbers, inputs, names, batches if serves else ())
     if composition is not None:
         with collecting(problems):
             check_stages(manifest, stages, composition)
