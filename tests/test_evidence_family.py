@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from reprodb.digest import sha256
 from reprodb.domain import Accuracy, Artifact, Determinism, Result
@@ -94,6 +96,22 @@ def test_no_composition_of_a_batch_moved_a_probe(store: Store) -> None:
     assert {o.name: o.sha256 for o in batched.outputs} == alone
     for name in ("row_logits_batched", "row_logits_serial", "row_logits_ranked"):
         assert found[name].accuracy.verdict is Accuracy.OK, name
+
+
+def test_a_split_by_the_batch_gave_14_requests_another_best_word(store: Store) -> None:
+    """Of 64 probes with BATCH 8, under every build; with BATCH 64, where nothing is split, none."""
+    found = {(r.kernel.name, r.profile): r for r in rows(store, "batch-h200")}
+
+    def words(kernel: str, profile: str, *shape: int) -> NDArray[np.uint32]:
+        output = next(o for o in found[kernel, profile].outputs if o.name == "ranked")
+        return np.frombuffer(store.pattern(output.sha256), np.uint32).reshape(shape)
+
+    for profile in PROFILES:
+        split = words("row_logits_split_k", profile, 2, 64, 16)
+        alone = words("row_logits_serial", profile, 64, 16)
+        assert np.count_nonzero(split[0, :, 0] != alone[:, 0]) == 14, profile
+        assert np.count_nonzero((split[0] != alone).any(axis=1)) == 57, profile
+        assert np.array_equal(split[1], alone), profile
 
 
 def test_batches_are_what_the_model_predicts(store: Store) -> None:
