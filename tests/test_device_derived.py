@@ -85,6 +85,7 @@ def test_what_is_refused(tmp_path: Path, old: str, new: str, said: list[str]) ->
         load_suite(_suite(tmp_path, MANIFEST.replace(old, new)))
     for words in said:
         assert words in str(caught.value)
+    assert "no define is called" not in str(caught.value), "one mistake is one complaint"
 
 
 def test_another_number_of_multiprocessors_is_a_change_of_shape() -> None:

@@ -109,15 +109,15 @@ def _kernel(root: Path, top: Table, head: Table, groups: Mapping[str, list[Table
     numbers: dict[str, int] = {}
     with collecting(problems):
         defines, numbers = read_defines(head)
-    derived = False
+    derived, noted = False, len(problems)
     with collecting(problems):
         derived = _device_derived(head, groups, numbers)
-    if derived:
-        numbers = {**numbers, SM_COUNT: sm_count}
+    if derived or len(problems) > noted:  # after a problem with it sizes still know SM_COUNT
+        numbers = {SM_COUNT: sm_count, **numbers}
     composed: CompositionPlan | None = None
     with collecting(problems):
         composed = read_composition(top, numbers)
-    # After a problem in its composition a manifest still knows what PROBES and BATCH are.
+    # After a problem in a composition sizes still know PROBES and BATCH: one mistake is one complaint.
     probes, batches = (composed.declared.probes, composed.declared.batches) if composed else (1, (1,))
     serves = "composition" in top.data
     sizes = {**numbers, PROBES: probes} if serves else numbers
