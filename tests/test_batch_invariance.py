@@ -50,6 +50,7 @@ from reprodb.inputs import digest, generate
 from reprodb.invariance import served
 from reprodb.policy import Policy
 from reprodb.profiles import bundled_profiles, load_profiles
+from reprodb.render import html
 from reprodb.render.json import result_record
 from reprodb.render.top import diff_top
 from reprodb.suite import bundled_suite, load_suite
@@ -476,6 +477,20 @@ def test_a_claim_says_that_bits_are_pinned_where_they_are(found: Accuracy, words
     no = "not " if found is Accuracy.OUTSIDE else ""
     assert line == f"accuracy is a claim apart: {words} bits are {no}those that the manifest pins"
     assert claim(run, split, ()).not_covered[-1] == "accuracy: no reference was computed"
+
+
+@pytest.mark.parametrize(
+    ("repetition", "where", "step"),
+    [(2, "BATCH 3", "Look for what follows the number of requests"), (12, "BATCH 1", "Look for a race")],
+)
+def test_the_page_says_what_to_look_for(repetition: int, where: str, step: str) -> None:
+    """BATCH 3 comes once, BATCH 1 twice: there the size does not decide."""
+    serial, batched, _ = night()
+    diff, _ = judged(serial, moved(batched, 3, (repetition,)))
+    page = html.diff(diff)
+    assert step in page
+    assert f"differ: {where}, against row_logits_serial. 2 distinct patterns." in page
+    assert ("Look for a race" in page) == step.endswith("race")
 
 
 def test_a_race_is_looked_for_where_the_size_does_not_decide() -> None:

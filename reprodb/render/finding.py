@@ -352,6 +352,8 @@ def _by_role(deltas: Iterable[OutputDelta]) -> tuple[OutputDelta, ...]:
 
 def _next_steps(c: Comparison, word: Word, run: Run) -> tuple[Step, ...]:
     steps = [Step(word.next_step)] if word.next_step else []
+    if any(effect.promised and effect.by_size for effect in c.batch):
+        steps = [Step("Look for what follows the number of requests: a split, a grid or a loop by BATCH.")]
     if c.loss:
         steps += [Step("", command) for command in c.loss.advice]
     if c.verdict is Verdict.CHANGED and run.id is not None and c.candidate is not None:
