@@ -383,7 +383,7 @@ def test_a_report_that_cannot_be_written_does_not_cost_the_verdict(home: Path, c
         (("--repetitions", 0), 2, "greater than or equal to 1"),
         (("--repetitions", 10**9), 2, "less than or equal to 1000000"),
         (("--timeout", 0), 2, "greater than or equal to 0.1"),
-        (("--device", "bogus"), 2, "allowed: auto, gpu, model, or a device's index"),
+        (("--device", "bogus"), 2, "allowed: auto, gpu, model, cpu, or a device's index"),
         (("--arch", "banana"), 2, "allowed: sm_XX, such as sm_90"),
         (("--label", "x" * 10_000), 2, "allowed: up to 200 printable characters"),
         (("--policy", "absent.toml"), 2, "policy absent.toml cannot be read: No such file or directory"),
