@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,7 +51,7 @@ from reprodb.inputs import digest, generate
 from reprodb.invariance import served
 from reprodb.policy import Policy
 from reprodb.profiles import bundled_profiles, load_profiles
-from reprodb.render import html
+from reprodb.render import html, terminal
 from reprodb.render.json import result_record
 from reprodb.render.top import diff_top
 from reprodb.suite import bundled_suite, load_suite
@@ -369,6 +370,9 @@ def test_a_sound_night_says_what_follows_the_batch_and_gates_nothing() -> None:
         "row_logits_split_k: logits of 64 and ranked of 57 of 64 probes differ from row_logits_serial "
         "with BATCH 8, probe 0 first (1 of 2 compositions) (default)",
     )
+    out = StringIO()
+    terminal.diff(terminal.console(out), diff)  # a first night has no table of rows
+    assert " ".join(out.getvalue().split()).endswith(f"○ moved: shape: {fact.more[0]}; this does not gate")
 
 
 def test_without_the_serial_kernel_batches_are_held_against_the_first() -> None:

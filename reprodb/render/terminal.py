@@ -16,6 +16,7 @@ from reprodb.render.dossier import kernel_groups
 from reprodb.render.spectra import churn_groups, span
 from reprodb.render.text import count, joined, lines, name, sentence, utc, visible
 from reprodb.render.timeline import STEPS, Moment
+from reprodb.render.top import batches
 from reprodb.render.words import (
     ACCURACY,
     COUNTED,
@@ -99,6 +100,9 @@ def diff(out: "Console", value: Diff, *, quiet: bool = False) -> None:
     _matrix(out, value.matrix)
     if not first:
         _comparisons(out, worst_first(value.comparisons))
+        return
+    for line in (line for fact in batches(value.comparisons) for line in fact.more):
+        _line(out, f"○ moved: shape: {line}; this does not gate", "dim")
 
 
 def dossier(out: "Console", value: Dossier, *, quiet: bool = False) -> None:

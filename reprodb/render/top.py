@@ -81,7 +81,7 @@ def _canaries(canaries: Sequence[CanaryOutcome]) -> tuple[Fact, ...]:
     return (Fact("Canaries", f"{held} of {len(canaries)} as expected", failed),)
 
 
-def _batches(comparisons: Sequence[Comparison]) -> tuple[Fact, ...]:
+def batches(comparisons: Sequence[Comparison]) -> tuple[Fact, ...]:
     """What follows the batch and promised nothing: said, though no row shows it. Equal sentences are one."""
     told: dict[str, list[str]] = {}
     for c in comparisons:
@@ -156,7 +156,7 @@ def diff_top(diff: Diff) -> Top:
             _compared_with(diff),
             environment_fact(run),
             Fact("Toolchains", joined(list(toolchains_of(both))) or "none", _libraries(run)),
-            *_batches(diff.comparisons),
+            *batches(diff.comparisons),
             *_canaries(canaries),
         ),
         unanswered(diff),
