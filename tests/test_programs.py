@@ -221,9 +221,81 @@ def test_what_a_command_leaves_behind_is_checked() -> None:
         commanded(write.format("b'no numpy'"), outputs=(("total", "total.npy"),))
 
 
+def test_outputs_of_any_size_are_not_read() -> None:
+    huge = "import sys; open(sys.argv[1], 'wb').truncate(1 << 40)"  # a hole: nothing lies on the disk
+    with pytest.raises(ExecutionError, match=r"total\.bin has 1099511627776 bytes"):
+        commanded(huge)
+    with pytest.raises(ExecutionError, match=r"total\.npy has 1099511627776 bytes"):
+        commanded(huge, outputs=(("total", "total.npy"),))
+
+
+def test_a_command_that_writes_to_its_input_is_found_out() -> None:
+    """The next repetition would have had another one."""
+    write = "import sys, pathlib; [pathlib.Path(p).write_bytes(b'abcd') for p in sys.argv[1:]]"
+    with pytest.raises(ExecutionError, match=r"changed its input x\.bin"):
+        commanded(write)
+
+
+def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
+    """A child in the background, and a daemon that left the group, also of a command that hangs."""
+    script = (
+        "import os, pathlib, subprocess, sys, time\n"
+        "sleep = [sys.executable, '-c', 'import time; time.sleep(300)']\n"
+        "children = [subprocess.Popen(sleep, start_new_session=apart).pid for apart in (False, True)]\n"
+        f"seen = pathlib.Path({str(tmp_path)!r}, 'seen')\n"
+        "seen.open('a').write(''.join(f'{child}\\n' for child in children))\n"
+        "pathlib.Path(sys.argv[1]).write_bytes(b'abcd')\n"
+        "time.sleep(300 if sys.argv[2] == 'hang' else 0)\n"
+    )
+    for name in ("ends", "hang"):
+        folder = tmp_path / "suite" / name
+        folder.mkdir(parents=True)
+        (folder / "start.py").write_text(script)
+        (folder / "kernel.toml").write_text(
+            f'[kernel]\nname = "{name}"\nkind = "command"\nsource = "start.py"\noperation = "none"\n'
+            'determinism = "run_to_run"\naccumulator = "float32"\ndevice = "cpu"\n'
+            f'run = ["{{python}}", "{{source}}", "{{output:y}}", "{name}"]\n'
+            '[[buffer]]\nname = "y"\ndtype = "float32"\nsize = 1\nrole = "result"\n'
+            '[[case]]\ninput = "ones"\nn = 4\n'
+        )
+    where = ("--suite", tmp_path / "suite", "--db", tmp_path / "db", "--store", tmp_path / "store")
+    said = reprodb("run", "--device", "cpu", "-n", 2, "--timeout", 2, "--json", *where)
+    assert {r["kernel"]: r["status"] for r in said.json["results"]} == {"ends": "ok", "hang": "timed_out"}
+    started = [int(line) for line in (tmp_path / "seen").read_text().split()]
+    assert len(started) == 6
+    alive = [pid for pid in started if "sleep(300)" in _command_line(pid)]
+    assert alive == []
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()  # empty of a process that has ended
+    except OSError:
+        return ""
+
+
+def test_the_order_of_a_program_needs_no_profile(tmp_path: Path) -> None:
+    where = ("--suite", SUITE, "--store", tmp_path / "store")
+    said = reprodb("order", "python_sum", "--n", 4, "--device", "cpu", *where)
+    assert (said.code, said.out.splitlines()[0].partition(":")[0]) == (0, "python_sum, n4, command, host")
+    assert said.out.splitlines()[1:] == ["sum of 4", "├─ x[0] + x[1]", "└─ x[2] + x[3]"]
+    said = reprodb("order", "gpu_scale", "--device", "model", *where)
+    assert (said.code, "unsupported: gpu_scale calls libraries" in said.out) == (4, True)
+    said = reprodb("order", "python_sum", "--profile", "default", "--device", "cpu", *where)
+    assert (said.code, said.out) == (2, "")
+    assert "python_sum cannot be built under default" in said.err
+
+
+def test_a_run_with_nothing_to_run_says_where_the_programs_run(tmp_path: Path) -> None:
+    where = ("--suite", SUITE, "--store", tmp_path / "store", "--db", tmp_path / "db")
+    said = reprodb("run", "--device", "model", *where)
+    assert said.code == 2
+    assert "--device gpu runs gpu_scale; --device cpu runs cmake_sum, python_sum" in said.err
+
+
 def test_an_output_of_the_repetition_before_does_not_stand_for_this_one() -> None:
-    once = "import sys, pathlib; f = pathlib.Path(sys.argv[2]); f.exists() and pathlib.Path(sys.argv[1])"
-    script = f"{once}.write_bytes(b'abcd'); f.unlink(missing_ok=True)"
+    once = "import sys, pathlib; f = pathlib.Path('done'); f.exists() or pathlib.Path(sys.argv[1])"
+    script = f"{once}.write_bytes(b'abcd'); f.touch()"
     with pytest.raises(ExecutionError, match=r"wrote no total\.bin"):
         commanded(script)
 

@@ -334,8 +334,20 @@ def _record(plan: Plan, run: Run, bench: Bench, database: Store, listener: Liste
             kept = f"run {run_id} keeps {done} of {len(left.rows)} results and is incomplete"
             raise KeyboardInterrupt(f"{kept}; go on with --resume {run_id}") from None
     if run_id is None:
-        raise UsageError("nothing to run: no kernel and case is selected")
+        raise _nothing(plan, bench.where.lane)
     return run_id
+
+
+def _nothing(plan: Plan, lane: Lane) -> UsageError:
+    """Why a plan is empty: programs for another device are the reason that is not seen in the options."""
+    places = {"--device gpu": Lane.MEASURED, "--device model": Lane.MODELLED, "--device cpu": Lane.HOST}
+    elsewhere = []
+    for device, other in places.items():
+        names = [k.name for k in plan.suite.kernels if runs_on(k, other) and not runs_on(k, lane)]
+        if names:
+            more = f" and {len(names) - 5} more" * (len(names) > 5)
+            elsewhere.append(f"{device} runs {', '.join(names[:5])}{more}")
+    return UsageError("nothing to run: no kernel and case is selected", remedy="; ".join(elsewhere))
 
 
 @contextmanager

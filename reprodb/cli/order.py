@@ -22,6 +22,9 @@ from reprodb.cli.options import (
 from reprodb.errors import Exit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reprodb.campaign import Plan, PlannedBuild
     from reprodb.cli.flow import RunOptions
     from reprodb.domain import Fingerprint, Kernel, Result
 
@@ -56,6 +59,8 @@ def order(
 ) -> None:
     """Measure the order in which a kernel adds its elements up, under the default profile or those named.
 
+    A kernel that is a program is measured under the profiles that it has.
+
     Nothing is recorded. Exit 4 where an order could not be measured.
     """
     from reprodb.cli.flow import RunOptions
@@ -65,7 +70,7 @@ def order(
         suite=suite,
         profiles_file=profiles_file,
         kernels=(kernel,),
-        profiles=tuple(profile or ("default",)),
+        profiles=tuple(profile or ()),
         repetitions=1,
         device=device,
         store=store,
@@ -106,12 +111,26 @@ def measured(options: RunOptions, n: int | None) -> list[Result]:
         plan = make_plan(options, bench)
         root = options.suite or bundled_suite()
         builds = []
-        for build in plan.builds:
+        for build in _usual(plan, options):
             kernel = build.kernel if n is None else resized(root, build.kernel, n)
             kernel = replace(kernel, fingerprint=kernel.fingerprint or _asked(kernel))
             builds.append(replace(build, kernel=kernel, cases=kernel.cases))
         with closing(bench.results(replace(plan, builds=tuple(builds)), "order")) as made:
             return sorted((result for result, _ in made), key=lambda r: r.row)
+
+
+def _usual(plan: Plan, options: RunOptions) -> Sequence[PlannedBuild]:
+    """What is measured: `default` where no profile is named, or all that there is without it."""
+    from reprodb.errors import UsageError
+
+    if not plan.builds:
+        wanted = " or ".join(options.profiles) or "any profile"
+        skipped = [f"{s.profile}: {s.reason}; {s.remedy}" for s in plan.skipped]
+        raise UsageError(
+            f"{' and '.join(options.kernels)} cannot be built under {wanted}",
+            remedy="\n".join(skipped) or "leave --profile out: a program has profiles of its own",
+        )
+    return [b for b in plan.builds if not options.profiles and b.profile.name == "default"] or plan.builds
 
 
 def _asked(kernel: Kernel) -> Any:

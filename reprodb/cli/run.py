@@ -165,7 +165,7 @@ def verdict(results: Iterable[Result], canaries: Iterable[CanaryOutcome]) -> tup
     absent = [r for r in found if r.status is not Status.OK]
     if lost or outside:
         words = [f"{len(lost)} lost determinism"] * bool(lost)
-        words += [f"{r.kernel.name} depends on {r.condition}" for r in depends.values()]
+        words += dict.fromkeys(f"{r.kernel.name} depends on {r.condition}" for r in depends.values())
         words += [f"{len(outside)} inaccurate"] * bool(outside)
         return Exit.UNTRUSTWORTHY, ", ".join(words)
     if absent:

@@ -15,6 +15,7 @@ import numpy as np
 from reprodb import placeholders
 from reprodb.domain import Artifact, Buffer, Case, CodeOrigin, Kernel, Lane, Pairs, Program, Samples
 from reprodb.errors import ExecutionError
+from reprodb.executors import offspring
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import Executor, collect
 from reprodb.executors.task import Prepared
@@ -25,6 +26,8 @@ from reprodb.toolchains.process import Runner, run_in_group
 # What a program sees of the environment: enough to find the driver, and what a run records that steers CUDA.
 _KEPT = frozenset({"PATH", "LANG", "TZ", "LD_LIBRARY_PATH"})
 _KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "CUBLAS_")
+# More than the header of any .npy file of plain elements takes.
+_NPY_HEADER = 64 << 10
 # The pool ends a task that runs too long; this is longer than any limit there.
 _NEVER = 7 * 24 * 3600.0
 
@@ -65,8 +68,13 @@ class CommandExecutor:
             folder = Path(name)
             values = self._values(kernel, program, case, folder) | {"repetitions": str(repetitions)}
             count = repetitions if at_once else 1
+            given = _stamps(folder / "in")
             for _ in range(1 if at_once else repetitions):
                 self._once(program, values, folder)
+                if changed := sorted(given.items() ^ _stamps(folder / "in").items()):
+                    raise ExecutionError(
+                        f"the command changed its input {changed[0][0]}", remedy="work on a copy of it"
+                    )
                 for buffer in case.recorded:
                     file = folder / "out" / dict(program.outputs)[buffer.name]
                     raws[buffer.name] += _read(file, buffer, count)
@@ -113,7 +121,11 @@ class CommandExecutor:
             (out / file).parent.mkdir(parents=True, exist_ok=True)
             (out / file).unlink(missing_ok=True)
         words = placeholders.filled(program.run, values)
-        ended = self._run(words, scraps, self._environment(scraps), _NEVER)
+        before = offspring.descendants(os.getpid())
+        try:
+            ended = self._run(words, scraps, self._environment(scraps), _NEVER)
+        finally:  # what it left running would go on beside the next repetition
+            offspring.end_all(but=before)
         if not ended.ok:
             raise ExecutionError(f"{Path(words[0]).name}: {ended.reason}", detail=ended.log)
 
@@ -125,27 +137,39 @@ class CommandExecutor:
         return {**kept, **chosen, "HOME": str(scraps), "TMPDIR": str(scraps), "LC_ALL": "C"}
 
 
+def _stamps(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """What tells a written file from an untouched one, by name: inode, size and time of the last write."""
+    entries = ((entry.name, entry.lstat()) for entry in folder.iterdir())
+    return {name: (found.st_ino, found.st_size, found.st_mtime_ns) for name, found in entries}
+
+
 def _read(path: Path, buffer: Buffer, count: int) -> list[bytes]:
     """The bytes of `count` repetitions of a buffer, from a raw or a .npy file."""
     wanted = buffer.nbytes * count
     try:
         if path.suffix == ".npy":
+            if path.stat().st_size > wanted + _NPY_HEADER:  # before it is read: it may be of any size
+                raise ExecutionError(
+                    f"{path.name} has {path.stat().st_size} bytes; {buffer.name} takes {wanted}"
+                )
             array = np.load(path, allow_pickle=False)
             if buffer.fields or array.dtype != storage(buffer.dtype):
                 raise ExecutionError(f"{path.name} holds {array.dtype}, and {buffer.name} is {buffer.dtype}")
             data = np.ascontiguousarray(array).tobytes()
+            size = len(data)
         else:
-            data = path.read_bytes() if path.stat().st_size == wanted else b"\0" * path.stat().st_size
+            size = path.stat().st_size
+            data = path.read_bytes() if size == wanted else b""
     except FileNotFoundError:
         raise ExecutionError(
             f"the command wrote no {path.name}", remedy=f"write {buffer.name} to {{output:{buffer.name}}}"
         ) from None
     except (OSError, ValueError) as error:
         raise ExecutionError(f"{path.name} cannot be read: {error}") from error
-    if len(data) != wanted:
+    if size != wanted:
         raise ExecutionError(
-            f"{path.name} has {len(data)} bytes; {count} × {buffer.name} takes {wanted}",
+            f"{path.name} has {size} bytes; {count} × {buffer.name} takes {wanted}",
             remedy="with {repetitions} in run, write one copy of the output after the other",
         )
-    size = buffer.nbytes
-    return [data[place * size : (place + 1) * size] for place in range(count)]
+    one = buffer.nbytes
+    return [data[place * one : (place + 1) * one] for place in range(count)]

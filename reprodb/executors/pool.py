@@ -21,7 +21,7 @@ from typing import Self
 
 from reprodb.domain import Status
 from reprodb.errors import ExecutionError
-from reprodb.executors import frames
+from reprodb.executors import frames, offspring
 from reprodb.executors.base import ExecutorOptions, Platform
 from reprodb.executors.task import Outcome, Task
 from reprodb.executors.worker import Hello, Refusal, Reply
@@ -160,9 +160,11 @@ class _Worker:
         return f"[{cut} bytes before]\n{text}" if cut > 0 else text
 
     def end(self) -> str:
-        """Kill it with all its children and say how it ended."""
+        """Kill it with all that it started and say how it ended."""
+        below = offspring.descendants(self.process.pid)  # a daemon is in another group
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+        offspring.kill(below)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(REAP_SECONDS)
         if self.enclosure is not None:

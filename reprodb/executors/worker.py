@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from reprodb import limits
 from reprodb.errors import ReprodbError
-from reprodb.executors import frames
+from reprodb.executors import frames, offspring
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import ExecutorOptions, Opener, Platform, open_executor
 from reprodb.executors.task import Outcome, Task, perform
@@ -49,6 +49,7 @@ def main(tasks: int, replies: int, opener: Opener = open_executor) -> None:
         return
     hello: Hello = frames.order(first)
     _die_with(hello.parent)
+    offspring.adopt()
     inbox: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive, args=(tasks, inbox), daemon=True).start()
     limits.apply(limits.Limits(memory=hello.options.memory))
