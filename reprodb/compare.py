@@ -34,10 +34,14 @@ def nothing_earlier(result: Result) -> tuple[tuple[Run, Result], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a diff: a run and those of its results that are looked at."""
+    """One side of a diff: a run and those of its results that are looked at.
+
+    `beside` are others of the run that these are held against: their serial kernels' (see `invariance`).
+    """
 
     run: Run
     results: tuple[Result, ...]
+    beside: tuple[Result, ...] = ()
 
 
 # --- One row -----------------------------------------------------------------------------------
@@ -399,7 +403,9 @@ def compare_runs(
                 across=across,
                 background=Background(
                     earlier=tuple(earlier(new)) if new is not None else (),
-                    serial=serial_of(new, candidate.results) if new is not None else None,
+                    serial=serial_of(new, (*candidate.results, *candidate.beside))
+                    if new is not None
+                    else None,
                 ),
             ),
             reference_run=baseline.run.id if old is not None else None,

@@ -54,9 +54,11 @@ from reprodb.profiles import bundled_profiles, load_profiles
 from reprodb.render import html, terminal
 from reprodb.render.json import result_record
 from reprodb.render.top import diff_top
+from reprodb.store import open_store
 from reprodb.suite import bundled_suite, load_suite
 from reprodb.toolchains import catalog
 from tests.builders import make_run
+from tests.command import reprodb
 from tests.executors.fake_cupy import FakeCupy
 from tests.executors.things import an_artifact
 from tests.test_row_logits import in_parts, logits_of, ranked_of
@@ -416,6 +418,23 @@ def test_the_next_night_is_the_same_and_says_it_again() -> None:
     rows = {row.kernel: row for row in compare_runs(side, side, absent)}
     assert {row.verdict for row in rows.values()} == {Verdict.SAME}
     assert "moved: shape" in rows["row_logits_split_k"].note
+
+
+def test_one_kernel_of_a_night_is_held_against_its_serial_kernel_all_the_same(tmp_path: Path) -> None:
+    serial, batched, _ = night()
+    with open_store(str(tmp_path / "runs.db"), write=True) as store:
+        for number, found in enumerate((batched, moved(batched, 5, tuple(range(14))))):
+            run = replace(make_run(number, lane=Lane.MODELLED), id=None, finished_at=None)
+            record = store.begin(run)
+            store.record_many(record, [(serial, None), (found, None)])
+            store.finish(record, Exit.CLEAN, run.started_at)
+    db = ("--db", tmp_path / "runs.db")
+    sound = reprodb("diff", "1:default:row_logits_serial", "1:default:row_logits_batched", *db)
+    assert (sound.code, "1 same" in sound.out) == (Exit.CLEAN, True)
+    assert "has no result" not in sound.out
+    unlike = reprodb("diff", "2:default:row_logits_batched", "2:default:row_logits_batched", *db)
+    assert unlike.code == Exit.UNTRUSTWORTHY
+    assert "14 of 14 repetitions of logits differ" in " ".join(unlike.out.split())
 
 
 def test_two_groupings_differ_by_their_order() -> None:

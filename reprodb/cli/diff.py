@@ -124,4 +124,8 @@ def _side(store: Store, ref: RunRef) -> Side:
     from reprodb.compare import Side
 
     assert ref.run_id is not None  # noqa: S101 -- the composite was handled before
-    return Side(store.run(ref.run_id), store.results(ref.run_id, profile=ref.profile, kernel=ref.kernel))
+    found = store.results(ref.run_id, profile=ref.profile, kernel=ref.kernel)
+    served = (r.kernel.composition for r in found if ref.kernel is not None)
+    serials = {composition.serial for composition in served if composition is not None}
+    beside = [r for serial in serials if serial is not None for r in store.results(ref.run_id, kernel=serial)]
+    return Side(store.run(ref.run_id), found, tuple(beside))
