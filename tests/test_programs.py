@@ -457,6 +457,13 @@ def test_the_bundled_libraries_claim_what_is_documented() -> None:
         ('order = "first to last"', 'outputs = { sum = "s" }', "outputs names 'sum'"),
         ('order = "first to last"', 'outputs = { total = "../s" }', "outputs"),
         ('"{output:total}"]', '"{output:total}", 3]', "run = "),
+        ('"{output:total}"]', '"total.bin"]', "{output:BUFFER}"),
+        (
+            '[[buffer]]',
+            'outputs = { total = "y", half = "y" }\n[[buffer]]\nname = "half"\ndtype = "float32"\nsize = 1\n'
+            'role = "witness"\n[[buffer]]',
+            "a file of its own for every buffer",
+        ),
         ('[[buffer]]', '[[stage]]\nentry = "f"\n[[buffer]]', "unknown key 'stage'"),
     ],
 )  # fmt: skip
@@ -498,3 +505,11 @@ def test_the_bundled_libraries_run_on_a_gpu(tmp_path: Path) -> None:
         if row["determinism"] != "not_guaranteed":
             assert {o["distinct"] for o in row["outputs"].values()} == {1}, row["kernel"]
     assert rows["lib_cublas_sgemm"]["toolchain"].startswith("cublas ")
+
+
+def test_a_callable_without_a_function_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(SUITE / "gpu_scale", tmp_path / "suite" / "gpu_scale")
+    manifest = tmp_path / "suite" / "gpu_scale" / "kernel.toml"
+    manifest.write_text(manifest.read_text().replace("scale.py:scaled", "scale.py"))
+    with pytest.raises(UsageError, match=r"callable = 'scale\.py'\nallowed: FILE\.py:FUNCTION"):
+        load_suite(tmp_path / "suite")

@@ -22,6 +22,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     COMMAND: ("build", "files", "outputs", "cubins", "device", "needs", "profiles"),
 }
 MOST_WORDS = 200
+_CALLABLE = f"FILE.py:FUNCTION, the function {IDENTIFIER_FORM}"
 
 
 def kind_of(data: Mapping[str, Any]) -> str:
@@ -37,6 +38,8 @@ def source_of(root: Path, manifest: str, head: Table, kind: str) -> str:
         head.choice("kind", NEEDED)
     key = "callable" if kind == PYTHON else "source"
     text = head.text(key)
+    if kind == PYTHON and ":" not in text:
+        raise head.wrong(key, _CALLABLE)
     return _inside(root, manifest, head, key, text.rpartition(":")[0] if kind == PYTHON else text)
 
 
@@ -65,7 +68,7 @@ def read_program(
     if kind == PYTHON:
         function = head.text("callable").rpartition(":")[2]
         if not is_identifier(function):
-            raise head.wrong("callable", f"FILE.py:FUNCTION, the function {IDENTIFIER_FORM}")
+            raise head.wrong("callable", _CALLABLE)
         return Program(PYTHON, function=function, needs=_modules(head))
     recorded = [plan.name for plan in plans]
     run = _words(head, "run", head.data.get("run"))
@@ -75,6 +78,8 @@ def read_program(
         _check(head, "build", command, placeholders.BUILD, {"define": numbers})
     known = {"input": inputs, "npy": inputs, "output": recorded, "define": numbers}
     _check(head, "run", run, placeholders.RUN, known)
+    if not any(place == "output" for place, _ in placeholders.used(run)):
+        raise head.wrong("run", "a command that is told where to write: {output:BUFFER}")
     return Program(
         COMMAND,
         device=head.choice("device", ("gpu", "cpu")) if "device" in head.data else "gpu",
@@ -133,7 +138,10 @@ def _outputs(head: Table, recorded: Sequence[str]) -> tuple[tuple[str, str], ...
     for name in given:
         if name not in recorded:
             raise Problem(head.where, f"outputs names {name!r}", ", ".join(recorded), suggest(name, recorded))
-    return tuple((name, _file(head, "outputs", given.get(name, f"{name}.bin"))) for name in recorded)
+    found = tuple((name, _file(head, "outputs", given.get(name, f"{name}.bin"))) for name in recorded)
+    if len({file for _, file in found}) < len(found):
+        raise head.wrong("outputs", "a file of its own for every buffer")
+    return found
 
 
 def _file(head: Table, key: str, name: object) -> str:
