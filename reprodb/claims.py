@@ -11,6 +11,11 @@ from reprodb.domain import FRIENDLY, Accuracy, Determinism, Lane, Output, Result
 from reprodb.invariance import batch_sizes, serial_of, size_decides, unlike_serial
 from reprodb.resources import resources
 
+# What a card says of launches that reprodb neither makes nor sees.
+_PROGRAM = "the program's own"
+# What stands for a compiler where no profile has a part in the build.
+_UNCOMPILED = ("library", "command")
+
 
 class Standing(StrEnum):
     """How a promise stands against what was seen."""
@@ -119,15 +124,13 @@ def _pins(run: Run, result: Result, sass: str | None) -> tuple[Pin, ...]:
         + (f", {s.shared:,} B shared" if s.shared else "")
         for s in kernel.stages
     )
-    shape = f"{len(stages)} stage{'s' * (len(stages) != 1)}"
+    shape = f"{len(stages)} stage{'s' * (len(stages) != 1)}" if kernel.program is None else _PROGRAM
     if kernel.sm_count is not None:
         shape += f", derived from the device's {kernel.sm_count} multiprocessors"
     outputs = tuple(f"{b.name} ({b.role.value}): {_dims(b.shape)} × {b.dtype}" for b in case.recorded)
-    grouping = kernel.order or (
-        "fixed by the launch shape and the source"
-        if kernel.determinism.guaranteed
-        else "arrival order, permitted"
-    )
+    fixed = "the launch shape and the source" if kernel.program is None else "the program"
+    free = "arrival order, permitted" if kernel.program is None else f"{_PROGRAM}, any permitted"
+    grouping = kernel.order or (f"fixed by {fixed}" if kernel.determinism.guaranteed else free)
     pins = [
         Pin("operation", kernel.operation, (f"case {case.name}",)),
         Pin("input", f"n = {case.n:,}", (*inputs, f"digest {result.input_digest or 'unknown'}")),
@@ -187,8 +190,8 @@ def _dims(shape: Sequence[int]) -> str:
 def _rounding(result: Result) -> tuple[str, ...]:
     """Where values are rounded: fused and separate operations that the compiler emitted, and the settings."""
     build = result.build
-    if build is None:
-        return ()
+    if build is None or build.profile.compiler in _UNCOMPILED:
+        return ()  # no compiler of a profile had a part in it
     settings = build.profile
     told = [f"contraction {'allowed' if settings.fmad else 'off'}"]
     told += ["fast mathematics"] if settings.fast_math else []
@@ -252,7 +255,7 @@ def _run_to_run(
     run: Run, result: Result, alike: Sequence[tuple[Run, Result]], guarantee: Determinism
 ) -> tuple[Promise, ...]:
     """The promise about the result, and that about the buffers that are fixed all the same."""
-    scope = "run to run, this binary on this kind of card"
+    scope = f"run to run, this binary on this kind of {'card' if run.lane is not Lane.HOST else 'machine'}"
     fixed = _guaranteed(result)
     if guarantee.guaranteed:
         return (_repeated(run, result, alike, scope, fixed),)

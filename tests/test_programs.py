@@ -141,6 +141,8 @@ def test_other_steps_move_the_order_between_nights(tmp_path: Path) -> None:
         assert (said.code, "cmake_sum is a program of its own" in said.err) == (2, True)
     card = reprodb("claim", 2, "cmake_sum", "--case", "ramp1000-1003", "--db", tmp_path / "db")
     assert "the host lane claims no bound" in card.out and "a program on" in card.out
+    assert "this binary on this kind of machine: held" in card.out
+    assert "shape        the program's own" in card.out and "contraction" not in card.out
 
 
 def built(tmp_path: Path, **changes: Any) -> tuple[Artifact, Prepared]:
