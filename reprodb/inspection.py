@@ -59,7 +59,7 @@ def inspect(root: Path) -> Inspection:
     try:
         suite = load_suite(root)
     except UsageError as error:
-        lines = error.detail.splitlines() if error.detail else [str(error)]
+        lines = error.detail.splitlines() if error.detail else ["; ".join(str(error).splitlines())]
         found = tuple(Remark("manifest", Severity.ERROR, "", line) for line in lines)
         return Inspection(root.name, 0, None, found)
     toolchain = _toolchain()

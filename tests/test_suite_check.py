@@ -198,9 +198,14 @@ def test_a_manifest_that_cannot_be_read_is_an_error_for_each_problem(tmp_path: P
     (home / "k.cu").write_text('#include "../../outside.cuh"\n')
     said = reprodb("suite", "check", "--suite", tmp_path / "bad")
     assert said.code == 2
-    assert "error [manifest] k/kernel.toml: [kernel]: determinism = 'run_to_rum'" in said.out.replace(
-        "\nallowed", "; allowed"
-    )
+    found = "error [manifest] k/kernel.toml: [kernel]: determinism = 'run_to_rum'; allowed: not_guaranteed, "
+    assert found in said.out
+
+
+def test_the_parts_of_a_single_problem_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    said = reprodb("suite", "check", "--suite", tmp_path / "bad")
+    assert "bad: no */kernel.toml in this folder; allowed: one folder a kernel\n" in said.out
 
 
 def test_without_a_compiler_it_says_what_was_not_checked(
