@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from reprodb.domain import Accuracy, Run, Status
 from reprodb.errors import Exit
-from reprodb.findings import Alarm, Cause, Comparison, Diff, MatrixRow, State, Verdict
+from reprodb.findings import Alarm, Cause, Comparison, Diff, Effect, MatrixRow, State, Verdict
 from reprodb.headline import first_night as is_first_night
 from reprodb.headline import headline
 from reprodb.policy import Expectation, NewHistory, Policy, RequireEqual
@@ -259,6 +259,7 @@ def _notes(diff: Diff, policy: Policy, today: date, code: Exit) -> tuple[str, ..
     notes += [f"code the same, bits changed: {_row(c)}" for c in loud]
     notes += _new_histories(diff.comparisons)
     notes += _remarks(diff.comparisons)
+    notes += _orders(diff.comparisons)
     notes += _friendly(diff.comparisons)
     notes += [f"canary {c.name}: {c.sentence}" for c in diff.canaries if not c.ok and not c.fatal]
     notes += _not_equalled(policy.require_equal, diff.matrix)
@@ -284,6 +285,17 @@ def _remarks(comparisons: Iterable[Comparison]) -> list[str]:
             if text != new_history(comparison):
                 rows.setdefault(text, []).append(_row(comparison))
     return [f"{text}: {_some(found)}" for text, found in rows.items()]
+
+
+def _orders(comparisons: Iterable[Comparison]) -> list[str]:
+    """Rows whose bits are the same and whose order is not: this input does not show it, another one will."""
+    rows: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        told = comparison.attribution
+        for layer in told.effects if told is not None and comparison.verdict is Verdict.SAME else ():
+            if layer.name == Effect.ORDER and layer.state is State.DIFFERS:
+                rows.setdefault(layer.detail, []).append(_row(comparison))
+    return [f"the order differs and no bit moved ({text}): {_some(found)}" for text, found in rows.items()]
 
 
 def _some(rows: list[str]) -> str:

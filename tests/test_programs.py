@@ -134,6 +134,8 @@ def test_other_steps_move_the_order_between_nights(tmp_path: Path) -> None:
     assert layers["order fingerprint"]["state"] == "differs"
     assert layers["normalised SASS and constants"]["state"] == "unknown"
     assert "STEP 1 → 3" in rows["few"]["attribution"]["sentence"]
+    told = reprodb("diff", 1, 2, "--db", tmp_path / "db").out
+    assert "The order differs and no bit moved (5 of 6 pairs meet elsewhere): cmake_sum few" in told
 
     # What makes a kernel again in other ways says that it cannot make this one.
     for command in (("explain", 1, 2), ("trace", 1, 2, "cmake_sum")):
