@@ -18,6 +18,7 @@ from tests.test_evidence import EVIDENCE, rows
 
 pytestmark = pytest.mark.xdist_group("evidence-family")
 
+BUNDLES = ("batch", "compositions", "family", "libraries")
 PROFILES = {
     "default", "no-fmad", "fast-math", "cuda12", "cuda12-no-fmad", "nvcc12", "nvcc12-no-fmad", "nvcc13",
     "nvcc13-no-fmad",
@@ -27,9 +28,7 @@ PROFILES = {
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with open_store(str(tmp_path_factory.mktemp("family") / "evidence.db"), write=True) as opened:
-        import_bundle(
-            opened, [EVIDENCE / f"h200-{name}.reprodb" for name in ("batch", "compositions", "family")]
-        )
+        import_bundle(opened, [EVIDENCE / f"h200-{name}.reprodb" for name in BUNDLES])
         yield opened
 
 
@@ -118,3 +117,17 @@ def test_batches_are_what_the_model_predicts(store: Store) -> None:
     found = rows(store, "batch-h200")
     assert {r.profile for r in found} == PROFILES
     assert predicted(store, found[::7]) == 17
+
+
+def test_of_the_libraries_only_what_may_vary_does(store: Store) -> None:
+    """cuBLAS says that symv may vary where atomics are allowed: on the H200 it does, and nothing else."""
+    found = {r.kernel.name: r for r in rows(store, "lib-h200-1")}
+    distinct = {name: r.results[0].distinct for name, r in found.items()}
+    assert distinct.pop("lib_cublas_ssymv_atomics") == 100
+    assert set(distinct.values()) == {1}
+    assert len(distinct) == 11
+    for name in ("lib_cublas_sgemm", "lib_cublas_sgemv"):
+        assert found[name].results[0].sha256 == found[f"{name}_atomics"].results[0].sha256
+    # Another order than the published tree's gives another sum of the same input.
+    assert found["lib_cub_reduce"].results[0].first_bits == "0x4abff678"
+    assert found["lib_cub_reduce_portable"].results[0].first_bits == "0x4abff679"
