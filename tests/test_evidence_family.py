@@ -18,7 +18,7 @@ from tests.test_evidence import EVIDENCE, rows
 
 pytestmark = pytest.mark.xdist_group("evidence-family")
 
-BUNDLES = ("batch", "compositions", "family", "libraries")
+BUNDLES = ("batch", "compositions", "family", "libraries", "night-cuda12", "night-cuda13")
 PROFILES = {
     "default", "no-fmad", "fast-math", "cuda12", "cuda12-no-fmad", "nvcc12", "nvcc12-no-fmad", "nvcc13",
     "nvcc13-no-fmad",
@@ -131,3 +131,12 @@ def test_of_the_libraries_only_what_may_vary_does(store: Store) -> None:
     # Another order than the published tree's gives another sum of the same input.
     assert found["lib_cub_reduce"].results[0].first_bits == "0x4abff678"
     assert found["lib_cub_reduce_portable"].results[0].first_bits == "0x4abff679"
+
+
+def test_the_trees_measured_order_is_the_models_under_every_build(store: Store) -> None:
+    """The digest is the one that `reprodb order sum_squares_tree --device model` gives at the same size."""
+    nights = (*rows(store, "night-cuda12-77-1"), *rows(store, "night-cuda13-77-1"))
+    trees = {r.profile: r.fingerprint for r in nights if r.kernel.name == "sum_squares_tree"}
+    assert trees.keys() == PROFILES
+    assert {f.digest[:16] for f in trees.values() if f and f.digest} == {"3a1d673ee16d007d"}
+    assert all(f is not None and f.distinct == 1 for f in trees.values())
