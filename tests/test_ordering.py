@@ -278,6 +278,21 @@ def test_what_has_the_same_code_is_probed_once_and_kept(tmp_path: Path) -> None:
     assert len(other.tasks) == 1
 
 
+def test_a_night_without_orders_measures_none(store: Path, tmp_path: Path) -> None:
+    what = ("--kernel", "sum_tree_atomic", "--profile", "default", "--device", "model", "-n", 1, "--json")
+    where = ("--store", store, "--db", tmp_path / "db")
+    (plain,) = reprodb("run", *what, *where).json["results"]
+    assert plain["fingerprint"]["repetitions"] == 2
+    assert reprodb("nightly", "--no-orders", *what, *where, "--out", tmp_path).code == 0
+    (bare,) = reprodb("show", "latest", "--db", tmp_path / "db", "--json").json["results"]
+    assert (bare["fingerprint"], bare["status"]) == (None, "ok")
+
+
+def test_probing_is_bounded() -> None:
+    """What docs/order.md says: pairs and the sum of ones."""
+    assert [len(ordering.pairs(n)) + 1 for n in (64, 1 << 22, 1 << 24)] == [2017, 89, 97]
+
+
 def test_an_arrival_order_is_taken_anew_in_every_run(tmp_path: Path) -> None:
     free = probed(determinism=Determinism.NOT_GUARANTEED)
     orders, _ = taker(tmp_path)

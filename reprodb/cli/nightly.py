@@ -40,7 +40,15 @@ from reprodb.cli.options import (
     TimeoutOption,
     TimingsOption,
 )
-from reprodb.cli.run import CaseOption, KeepOption, NoCompileOption, ResumeOption, SeedOption, StressOption
+from reprodb.cli.run import (
+    CaseOption,
+    KeepOption,
+    NoCompileOption,
+    OrdersOption,
+    ResumeOption,
+    SeedOption,
+    StressOption,
+)
 
 if TYPE_CHECKING:
     from reprodb.cli.flow import RecordedRun
@@ -77,6 +85,7 @@ def nightly(
     resume: ResumeOption = None,
     keep: KeepOption = False,
     stress: StressOption = None,
+    orders: OrdersOption = True,
     policy: PolicyOption = None,
     ledger: LedgerOption = None,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the report is written.")] = Path(
@@ -121,6 +130,7 @@ def nightly(
         resume=resume,
         keep=keep,
         stress=chosen(stress),
+        orders=orders,
         kind="nightly",
         policy=rules.text(),
     )

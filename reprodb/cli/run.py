@@ -63,6 +63,9 @@ StressOption = Annotated[
         "contention, fresh, other-device.",
     ),
 ]
+OrdersOption = Annotated[
+    bool, typer.Option("--orders/--no-orders", help="Measure the order fingerprints that manifests ask for.")
+]
 KeepOption = Annotated[bool, typer.Option("--keep", help="Store patterns above 16 MiB whole.")]
 
 
@@ -92,6 +95,7 @@ def run(
     resume: ResumeOption = None,
     keep: KeepOption = False,
     stress: StressOption = None,
+    orders: OrdersOption = True,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_level: LogLevelOption = LogLevel.INFO,
     log_file: LogFileOption = None,
@@ -126,6 +130,7 @@ def run(
         resume=resume,
         keep=keep,
         stress=chosen(stress),
+        orders=orders,
     )
     log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet)
     with log as book, open_database(options, db) as database:
