@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from reprodb import bits
 from reprodb.deltas import SAME_MULTISET, Fetch, data_of
-from reprodb.domain import Output, Pattern, Result, Run
+from reprodb.domain import Lane, Output, Pattern, Result, Run
 from reprodb.findings import Churn, Loss, Support
 
 # Up to this many patterns a side, and bytes each, are read to see whether only the order of elements differs.
@@ -132,7 +132,12 @@ def where_odd(sequence: Sequence[int]) -> tuple[int, str]:
 
 
 def _advice(run: Run | None, result: Result, odd_at_start: bool) -> tuple[str, ...]:
-    """Commands that look for the cause; a race first, unless only the first repetition is odd."""
+    """Commands that look for the cause; a race first, unless only the first repetition is odd.
+
+    None for what runs on no GPU: the tools watch CUDA kernels alone.
+    """
+    if result.lane is Lane.HOST:
+        return ()
     again = ["reprodb", "run"]
     if run is not None and run.suite != BUNDLED_SUITE:
         again += ["--suite", SUITE_FOLDER]

@@ -141,6 +141,14 @@ def test_advice_quotes_what_a_shell_would_read() -> None:
     assert "'$(rm -rf x)'" in row.loss.advice[0]
 
 
+def test_no_gpu_tool_is_advised_for_a_program_on_the_cpu() -> None:
+    sides = (make_result(lane=Lane.HOST), make_result([TREE_TOTAL, ATOMIC_TOTAL], lane=Lane.HOST))
+    row = compare(*sides)
+    assert row.verdict is Verdict.DETERMINISM_LOST
+    assert row.loss is not None
+    assert row.loss.advice == ()
+
+
 def test_determinism_gained() -> None:
     row = compare(make_result([TREE_TOTAL, ATOMIC_TOTAL]), make_result([TREE_TOTAL] * 2))
     assert row.verdict is Verdict.DETERMINISM_GAINED

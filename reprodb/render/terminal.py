@@ -525,7 +525,8 @@ def _advice(out: "Console", lost: Sequence[Comparison]) -> None:
         groups.setdefault(c.either.condition, []).append(c)
     for condition, rows in groups.items():
         under = "" if condition == "plain" else f" under {condition}"
-        for command in rows[0].loss.advice if rows[0].loss else ():
+        advice = rows[0].loss.advice if rows[0].loss else ()
+        for command in advice:
             _line(out, f"    try{under}: {command}", "dim")
-        if len(rows) > 1:
+        if advice and len(rows) > 1:
             _line(out, f"    and the same for the other {count(len(rows) - 1, 'row')} that lost it", "dim")
