@@ -164,15 +164,20 @@ def diff_top(diff: Diff) -> Top:
     )
 
 
+def _failure(result: Result) -> str:
+    """`launch failed: python: exit code 3`: a status and the first line of what was said."""
+    said = result.error or (result.build.log if result.build else "")
+    first = next((line.strip() for line in said.splitlines() if line.strip()), "")
+    return ": ".join(part for part in (result.status.value.replace("_", " "), first) if part)
+
+
 def run_top(run: Run, results: Sequence[Result]) -> Top:
     """The top of a run's page that was compared with nothing."""
     failed = [r for r in results if r.status is not Status.OK]
     done = len(results) - len(failed)
     words = f"{count(done, 'result')} recorded" + (f", {len(failed):,} without bits" if failed else "")
     open_end = "" if run.complete else " The run did not finish."
-    blind = tuple(
-        Step(f"{r.kernel.name}, {r.profile}: {r.status.value.replace('_', ' ')}") for r in failed[:20]
-    )
+    blind = tuple(Step(f"{r.kernel.name}, {r.profile}: {_failure(r)}") for r in failed[:20])
     more = (Step(f"and {len(failed) - 20:,} more"),) if len(failed) > 20 else ()
     return Top(
         f"{run.suite} · {run_name(run)} · {when(run.started_at)}",

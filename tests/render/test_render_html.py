@@ -349,3 +349,13 @@ def test_findings_of_one_kernel_are_told_apart_by_their_cases() -> None:
     text = Outline(html.diff(replace(samples.eventful(), comparisons=rows))).text
     contents = text[text.index("What moved") : text.index("Both sides")]
     assert contents.index("sum_squares_tree other-7") < contents.index("k default")
+
+
+def test_a_run_says_why_a_result_is_missing() -> None:
+    from reprodb.domain import Status
+    from tests.builders import make_result, make_run
+
+    failed = make_result(status=Status.LAUNCH_FAILED, error="python: exit code 3\n<b>why</b>")
+    page = html.report(make_run(1), [failed])
+    assert "sum_squares_tree, default: launch failed: python: exit code 3" in Outline(page).text
+    assert "<b>why" not in page
