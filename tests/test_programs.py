@@ -290,6 +290,11 @@ def test_the_order_of_a_program_needs_no_profile(tmp_path: Path) -> None:
     assert "python_sum cannot be built under default" in said.err
 
 
+def test_build_leaves_programs_to_runs_and_says_so(tmp_path: Path) -> None:
+    said = reprodb("build", "--suite", SUITE, "--kernel", "cmake_sum", "--store", tmp_path / "store")
+    assert (said.code, said.err) == (0, "left to runs, which build programs: cmake_sum\n")
+
+
 def test_a_run_with_nothing_to_run_says_where_the_programs_run(tmp_path: Path) -> None:
     where = ("--suite", SUITE, "--store", tmp_path / "store", "--db", tmp_path / "db")
     said = reprodb("run", "--device", "model", *where)

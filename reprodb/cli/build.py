@@ -85,9 +85,13 @@ def build(
     selected = select(known, profile)
     check_required(known, selected, require or ())
     devices = find_gpus().devices
+    chosen = select_kernels(loaded, kernel or (), tag or ())
+    programs = [k.name for k in chosen if k.program is not None]
+    if programs and kernel:
+        typer.echo(f"left to runs, which build programs: {', '.join(programs)}", err=True)
     work = plan(
         loaded,
-        [k for k in select_kernels(loaded, kernel or (), tag or ()) if k.program is None],
+        [k for k in chosen if k.program is None],
         selected,
         catalog.find(),
         arch=arch,
