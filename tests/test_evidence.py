@@ -157,10 +157,10 @@ def predict(store: Store, found: tuple[Result, ...]) -> tuple[int, int]:
 
 
 def test_unseen_kernels_are_predicted_bit_for_bit(conformance: Store) -> None:
-    """Every 24th row: each kernel's turn comes under some compiler and flags."""
+    """Every 41st row, so that kernels, compilers and flags take turns; `make soak` takes all 1,080."""
     found = rows(conformance, "h200-conformance")
-    equal, refused = predict(conformance, found[::24])
-    assert (equal + refused, refused) == (45, 1)
+    equal, refused = predict(conformance, found[::41])
+    assert (equal + refused, refused) == (27, 1)
 
 
 @pytest.mark.soak

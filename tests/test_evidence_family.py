@@ -50,11 +50,11 @@ def predicted(store: Store, found: tuple[Result, ...]) -> int:
 
 
 def test_the_family_is_what_the_model_predicts(store: Store) -> None:
-    """Every fifth row of 12 kernels under 9 profiles: each kernel's turn comes."""
+    """Every eleventh row of 12 kernels under 9 profiles; `make soak` takes all."""
     found = rows(store, "family-h200")
     assert {r.profile for r in found} == PROFILES
     assert len(found) == 108
-    assert predicted(store, found[::5]) == 41
+    assert predicted(store, found[::11]) == 19
 
 
 @pytest.mark.soak

@@ -50,7 +50,7 @@ def agree_on(seed: int, statements: int) -> None:
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 14))
-@settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=10, deadline=None, derandomize=True, phases=[Phase.generate])
 def test_random_programs(seed: int, statements: int) -> None:
     agree_on(seed, statements)
 
