@@ -121,13 +121,13 @@ def _artifacts(suite: Suite, folder: Path) -> Iterator[tuple[Artifact, str, str]
         yield artifact, asked.kernel, asked.profile.name
 
 
-# What the model must refuse in the conformance suite, by the word that its reason holds.
+# What the model must refuse in the conformance suite, by the words of which its reason holds one.
 REFUSED = {
-    "f32_plain_division": "approx",
-    "polynomial": "approx",
-    "recursion": "recursive",
-    "remainders": "approx",
-    "scaling": "approx",
+    "f32_plain_division": ("approx",),
+    "polynomial": ("approx",),
+    "recursion": ("recursive",),
+    "remainders": ("approx", "which multiplications were fused into additions cannot be told"),
+    "scaling": ("approx",),
 }
 
 
@@ -150,7 +150,7 @@ def predict(store: Store, found: tuple[Result, ...]) -> tuple[int, int]:
         try:
             samples = executor.execute(Artifact(row.build, ptx=ptx, sass=sass), row.kernel, row.case, 1)
         except UnsupportedError as error:
-            assert REFUSED[row.kernel.name] in str(error), where
+            assert any(words in str(error) for words in REFUSED[row.kernel.name]), where
             refused += 1
             continue
         predicted = {o.buffer.name: sha256(o.patterns[0]) for o in samples.outputs}
