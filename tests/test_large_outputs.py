@@ -73,6 +73,14 @@ def test_equal_repetitions_are_one_pattern(repetitions: int) -> None:
     assert fake.calls.count("launchKernel") == 2 * repetitions
 
 
+def test_the_comparison_is_loaded_once_a_process() -> None:
+    fake = FakeCupy({"sum": (3, writing(1.0)), "differs": (4, differs)})
+    executor, wanted = CudaExecutor(fake, 0, Arrays()), a_kernel(case=a_case((WIDE,)))
+    for _ in range(3):
+        executor.execute(an_artifact(ptx=PTX), wanted, wanted.cases[0], 2)
+    assert fake.calls.count("moduleLoadData") == 3 + 1
+
+
 def test_those_that_differ_are_brought_back_in_order() -> None:
     samples, _ = executed(writing(1.0, 1.0, 7.0), 8)
     (output,) = samples.outputs

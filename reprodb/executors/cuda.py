@@ -136,6 +136,7 @@ class CudaExecutor:
         self._ordinal = ordinal
         self._arrays = arrays
         self._inputs: OrderedDict[Input, tuple[int, int]] = OrderedDict()  # (address, bytes)
+        self._compare: int | None = None  # the function that compares memory, once it is loaded
         self.pressure = NO_PRESSURE  # what the next execution is put under
         self._device = Block(self._runtime.malloc, self._runtime.free)
         self._host = Block(lambda size: self._runtime.hostAlloc(size, 0), self._runtime.freeHost)
@@ -371,7 +372,7 @@ class CudaExecutor:
         """
         slots = self._slots(work.case, repetitions)
         batch = Batch.of(work.case, slots, work.inputs)
-        size = sum(region.stride for region in batch.regions if region.recorded)
+        size = sum(region.stride for region in batch.recorded)
         flags = -(-4 * slots // ALIGNMENT) * ALIGNMENT
         base = self._room(batch.nbytes + size + flags)
         batch = replace(batch, base=base)
@@ -379,14 +380,14 @@ class CudaExecutor:
         launches = [(stage, function, batch.arguments(stage)) for stage, function in work.stages]
         raws: dict[str, list[bytes]] = {buffer.name: [] for buffer in work.case.recorded}
         seconds = 0.0
-        with self._calls("executing"), self._differs() as differs:
+        with self._calls("executing"):
             for done in range(0, repetitions, slots):
                 count = min(slots, repetitions - done)
                 began = time.perf_counter()
                 self._cycle(work, batch, launches, count)
                 if not done:
                     self._keep_first(batch, first)
-                told = self._differing(batch, count, first, (flags_at, flags), differs)
+                told = self._differing(batch, count, first, (flags_at, flags))
                 seconds += time.perf_counter() - began
                 for slot in range(count):
                     if told[slot] or not (done or slot):
@@ -394,37 +395,29 @@ class CudaExecutor:
                     else:
                         for rows in raws.values():
                             rows.append(rows[0])
-                self._check_scratch(batch, count)
+                self._check_scratch(batch)
         return Repeated(raws, seconds)
 
     def _keep_first(self, batch: Batch, target: int) -> None:
         """The recorded regions of slot 0, put aside on the device."""
-        for region in batch.regions:
-            if region.recorded:
-                self._copy(target, batch.base + region.start, region.stride, _ON_DEVICE)
-                target += region.stride
+        for region in batch.recorded:
+            self._copy(target, batch.base + region.start, region.stride, _ON_DEVICE)
+            target += region.stride
 
-    @contextmanager
-    def _differs(self) -> Iterator[int]:
-        """The function that compares memory on the device."""
-        module = int(self._driver.moduleLoadData(difference.PTX.encode() + b"\0"))
-        try:
-            yield int(self._driver.moduleGetFunction(module, difference.ENTRY))
-        finally:
-            with suppress(self._driver.CUDADriverError):
-                self._driver.moduleUnload(module)
+    def _comparing(self) -> int:
+        """The function that compares memory on the device; loaded once, it stays while the process does."""
+        if self._compare is None:
+            module = int(self._driver.moduleLoadData(difference.PTX.encode() + b"\0"))
+            self._compare = int(self._driver.moduleGetFunction(module, difference.ENTRY))
+        return self._compare
 
-    def _differing(
-        self, batch: Batch, count: int, first: int, flags: tuple[int, int], function: int
-    ) -> list[bool]:
+    def _differing(self, batch: Batch, count: int, first: int, flags: tuple[int, int]) -> list[bool]:
         """Which of the first `count` slots differ from the memory at `first`, guards included."""
-        flags_at, flag_bytes = flags
+        function, (flags_at, flag_bytes) = self._comparing(), flags
         self._runtime.memsetAsync(flags_at, 0, flag_bytes, self._stream)
         for slot in range(count):
             kept = first
-            for region in batch.regions:
-                if not region.recorded:
-                    continue
+            for region in batch.recorded:
                 here = batch.base + region.start + slot * region.stride
                 pair = difference.Comparison(here, kept, region.stride, flags_at + 4 * slot)
                 shape = (difference.BLOCKS, 1, 1, difference.THREADS, 1, 1, 0)
@@ -436,26 +429,21 @@ class CudaExecutor:
         return [any(row) for row in _bytes_at(host, count, 4)]
 
     def _bring_back(self, batch: Batch, slot: int, raws: dict[str, list[bytes]]) -> None:
-        for region in batch.regions:
-            if region.recorded:
-                host = self._host.take(region.stride)
-                start = batch.base + region.start + slot * region.stride
-                self._copy(host, start, region.stride, _TO_HOST)
-                self._runtime.streamSynchronize(self._stream)
-                rows = _bytes_at(host, 1, region.stride)
-                _check_guards(region, rows)
-                raws[region.buffer.name] += _split(rows, region.buffer.nbytes)
+        for region in batch.recorded:
+            host = self._host.take(region.stride)
+            start = batch.base + region.start + slot * region.stride
+            self._copy(host, start, region.stride, _TO_HOST)
+            self._runtime.streamSynchronize(self._stream)
+            rows = _bytes_at(host, 1, region.stride)
+            _check_guards(region, rows)
+            raws[region.buffer.name] += _split(rows, region.buffer.nbytes)
 
-    def _check_scratch(self, batch: Batch, count: int) -> None:
-        for region in batch.regions:
-            if not region.recorded:
-                host = self._host.take(GUARD * count)
-                guards = batch.base + region.start + region.stride - GUARD
-                self._runtime.memcpy2DAsync(
-                    host, GUARD, guards, region.stride, GUARD, count, _TO_HOST, self._stream
-                )
-                self._runtime.streamSynchronize(self._stream)
-                _check_guards(region, _bytes_at(host, count, GUARD))
+    def _check_scratch(self, batch: Batch) -> None:
+        host = self._host.take(batch.guard_bytes)
+        self._copy_scratch_guards(batch, host)
+        self._runtime.streamSynchronize(self._stream)
+        for region, rows in _scratch_guards(batch, host):
+            _check_guards(region, rows)
 
     @contextmanager
     def _prepared(self, work: Work, count: int) -> Iterator[tuple[Batch, Callable[[], None]]]:
@@ -470,9 +458,8 @@ class CudaExecutor:
         cycles, rest = divmod(count, slots)
         size = batch.recorded_bytes
         kept_bytes = -(-count // slots) * size
-        guard_bytes = GUARD * slots * sum(not region.recorded for region in batch.regions)
         batch = replace(batch, base=self._room(batch.nbytes + kept_bytes))
-        host = self._host.take(kept_bytes + guard_bytes)
+        host = self._host.take(kept_bytes + batch.guard_bytes)
         kept = batch.base + batch.nbytes
         launches = [(stage, function, batch.arguments(stage)) for stage, function in work.stages]
 
@@ -544,27 +531,21 @@ class CudaExecutor:
 
     def _copy_scratch_guards(self, batch: Batch, host: int) -> None:
         """Bring back what lies behind the scratch buffers of the last cycle; their contents stay."""
-        for region in batch.regions:
-            if not region.recorded:
-                guards = batch.base + region.start + region.stride - GUARD
-                self._runtime.memcpy2DAsync(
-                    host, GUARD, guards, region.stride, GUARD, region.slots, _TO_HOST, self._stream
-                )
-                host += GUARD * region.slots
+        for region in batch.scratch:
+            guards = batch.base + region.start + region.stride - GUARD
+            self._runtime.memcpy2DAsync(
+                host, GUARD, guards, region.stride, GUARD, region.slots, _TO_HOST, self._stream
+            )
+            host += GUARD * region.slots
 
     def _rows(self, batch: Batch, count: int) -> Iterator[tuple[Region, Bytes]]:
         """The repetitions of each region as rows of bytes, in order; of scratch buffers the guards alone."""
         cycles, size = -(-count // batch.slots), batch.recorded_bytes
         kept = _bytes_at(self._host.address, cycles, size)
-        for region in batch.regions:
-            if region.recorded:
-                found = kept[:, region.start : region.start + region.nbytes]
-                yield region, found.reshape(cycles * batch.slots, region.stride)[:count]
-        guards = self._host.address + cycles * size
-        for region in batch.regions:
-            if not region.recorded:
-                yield region, _bytes_at(guards, region.slots, GUARD)
-                guards += GUARD * region.slots
+        for region in batch.recorded:
+            found = kept[:, region.start : region.start + region.nbytes]
+            yield region, found.reshape(cycles * batch.slots, region.stride)[:count]
+        yield from _scratch_guards(batch, self._host.address + cycles * size)
 
     def _slots(self, case: Case, count: int) -> int:
         """How many slots a cycle gets: `slots_for` the count, or what half of the free memory holds."""
@@ -588,7 +569,7 @@ class CudaExecutor:
         served_at = base + batch.nbytes  # regions end at a multiple of the alignment
         inputs = {**work.inputs, serving.input: served_at}
         batch = replace(batch, base=base, inputs=inputs, widths=widths)
-        host = self._host.take(size + GUARD * sum(not region.recorded for region in batch.regions))
+        host = self._host.take(size + batch.guard_bytes)
         pieces: dict[str, list[bytes]] = {buffer.name: [] for buffer in work.case.recorded}
         batches: list[int] = []
         served = requests[:0]
@@ -742,6 +723,13 @@ def _split(rows: Bytes, size: int) -> list[bytes]:
         if size
         else [b""] * len(rows)
     )
+
+
+def _scratch_guards(batch: Batch, host: int) -> Iterator[tuple[Region, Bytes]]:
+    """What `_copy_scratch_guards` brought to `host`: a row a slot of each scratch buffer."""
+    for region in batch.scratch:
+        yield region, _bytes_at(host, region.slots, GUARD)
+        host += GUARD * region.slots
 
 
 def _check_guards(region: Region, rows: Bytes) -> None:

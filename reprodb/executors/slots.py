@@ -94,8 +94,21 @@ class Batch:
         return sum(region.nbytes for region in self.regions)
 
     @property
+    def recorded(self) -> tuple[Region, ...]:
+        return tuple(region for region in self.regions if region.recorded)
+
+    @property
+    def scratch(self) -> tuple[Region, ...]:
+        return tuple(region for region in self.regions if not region.recorded)
+
+    @property
     def recorded_bytes(self) -> int:
-        return sum(region.nbytes for region in self.regions if region.recorded)
+        return sum(region.nbytes for region in self.recorded)
+
+    @property
+    def guard_bytes(self) -> int:
+        """Bytes that the guards of all scratch slots take."""
+        return GUARD * self.slots * len(self.scratch)
 
     def fills(self) -> list[tuple[int, int, int]]:
         """Stretches of neighbouring regions with the same fill: (address, bytes, byte)."""
