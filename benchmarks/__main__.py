@@ -5,17 +5,15 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import compare, hashing, history, model, nightly, startup
-from benchmarks.harness import Row, Spread
+from benchmarks.harness import Row, Spread, figure, goal_words, ratio_words, scale_of
+from benchmarks.tables import RESULTS
 from reprodb.codec import encode
 from reprodb.environment import host_environment
-
-RESULTS = Path(__file__).parent / "results"
 
 WITHOUT_GPU: dict[str, Callable[[], list[Row]]] = {
     "startup": startup.rows,
@@ -33,29 +31,12 @@ def _gpu() -> dict[str, Callable[[], list[Row]]]:
     return {"gpu": gpu.rows, "gpu-reduce": reduce.rows, "gpu-nightly": published.rows}
 
 
-def _time(spread: Spread, unit: str = "s") -> str:
+def _time(spread: Spread, unit: str) -> str:
+    """The median with its range, in one unit."""
     if unit != "s":
-        return f"{spread.median:.0f} {unit}"
-    scale, unit = (1, "s") if spread.median >= 1 else (1e3, "ms") if spread.median >= 1e-3 else (1e6, "µs")
-    return f"{spread.median * scale:.3g} {unit} ({spread.low * scale:.3g}–{spread.high * scale:.3g})"
-
-
-def _ratio(spread: Spread) -> str:
-    return f"{spread.median:.2f} ({spread.low:.2f}–{spread.high:.2f})"
-
-
-def _goal(row: Row) -> str:
-    if row.met is None:
-        return "–"
-    wanted = " and ".join(
-        words
-        for words, goal in (
-            (f"≤ {row.goal} {row.unit}", row.goal),
-            (f"ratio ≤ {row.goal_ratio}", row.goal_ratio),
-        )
-        if goal is not None
-    )
-    return f"{wanted}: {'met' if row.met else 'MISSED'}"
+        return figure(spread.median, unit)
+    scale, _ = scale_of(spread.median)
+    return f"{figure(spread.median)} ({spread.low * scale:.3g}–{spread.high * scale:.3g})"
 
 
 def main() -> int:
@@ -76,8 +57,8 @@ def main() -> int:
             _time(row.ours, row.unit),
             row.peer_name,
             _time(row.peer, row.unit),
-            _ratio(row.ratio),
-            _goal(row),
+            ratio_words(row),
+            goal_words(row, "MISSED") or "–",
         )
     Console(width=180 if not sys.stdout.isatty() else None).print(table)
     RESULTS.mkdir(exist_ok=True)

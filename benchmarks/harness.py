@@ -45,6 +45,30 @@ class Row:
         return within and (self.goal_ratio is None or self.ratio.median <= self.goal_ratio)
 
 
+def scale_of(value: float) -> tuple[float, str]:
+    """What seconds are multiplied by, and the unit they are then in, to read best: `0.0048` as `4.8 ms`."""
+    return (1.0, "s") if value >= 1 else (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
+
+
+def figure(value: float, unit: str = "s") -> str:
+    """Three digits in the unit that reads best."""
+    if unit != "s":
+        return f"{value:,.0f} {unit}"
+    scale, name = scale_of(value)
+    return f"{value * scale:.3g} {name}"
+
+
+def ratio_words(row: Row) -> str:
+    return f"{row.ratio.median:.2f} ({row.ratio.low:.2f}–{row.ratio.high:.2f})"
+
+
+def goal_words(row: Row, missed: str) -> str:
+    """What was wanted and whether it was reached, `missed` where not; empty without a goal."""
+    wanted = [f"≤ {figure(row.goal, row.unit)}"] if row.goal is not None else []
+    wanted += [f"ratio ≤ {row.goal_ratio}"] if row.goal_ratio is not None else []
+    return f"{' and '.join(wanted)}: {'met' if row.met else missed}" if wanted else ""
+
+
 def seconds(call: Callable[[], object]) -> float:
     """Wall seconds of one call."""
     start = time.perf_counter()

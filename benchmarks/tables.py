@@ -7,26 +7,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import Row, Spread, figure, goal_words, ratio_words
+
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 _MARKED = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def figure(value: float, unit: str = "s") -> str:
-    """Three digits in the unit that reads best: `0.0048` seconds are `4.8 ms`."""
-    if unit != "s":
-        return f"{value:,.0f} {unit}"
-    scale, name = (1.0, "s") if value >= 1 else (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
-    return f"{value * scale:.3g} {name}"
-
-
-def _goal(row: dict[str, Any]) -> str:
-    goals = []
-    if row["goal"] is not None:
-        goals.append(f"≤ {figure(row['goal'], row.get('unit', 's'))}")
-    if row["goal_ratio"] is not None:
-        goals.append(f"ratio ≤ {row['goal_ratio']}")
-    return f"{' and '.join(goals)}: {'met' if row['met'] else '**missed**'}" if goals else ""
+def _row(record: dict[str, Any]) -> Row:
+    spreads = {key: Spread(**record[key]) for key in ("ours", "peer", "ratio")}
+    return Row(**{key: value for key, value in record.items() if key != "met"} | spreads)
 
 
 def table(group: str) -> str:
@@ -38,16 +28,15 @@ def table(group: str) -> str:
         "| what | lane | ours | peer | theirs | ratio | goal |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in record["rows"]:
-        unit, ratio = row.get("unit", "s"), row["ratio"]
+    for row in map(_row, record["rows"]):
         cells = (
-            row["name"],
-            row["lane"] if row["lane"] != "-" else "",
-            figure(row["ours"]["median"], unit),
-            row["peer_name"],
-            figure(row["peer"]["median"], unit),
-            f"{ratio['median']:.2f} ({ratio['low']:.2f}–{ratio['high']:.2f})",
-            _goal(row),
+            row.name,
+            row.lane if row.lane != "-" else "",
+            figure(row.ours.median, row.unit),
+            row.peer_name,
+            figure(row.peer.median, row.unit),
+            ratio_words(row),
+            goal_words(row, "**missed**"),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from benchmarks.tables import PAGE, RESULTS, figure, filled
+from benchmarks.harness import figure
+from benchmarks.tables import PAGE, RESULTS, filled
 
 
 def test_the_page_holds_the_committed_results() -> None:
