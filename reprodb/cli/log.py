@@ -109,12 +109,11 @@ class JsonLog(Silent):
 
 def result_fields(result: Result) -> dict[str, Any]:
     """What a line says of a result."""
+    from reprodb.digest import hex64
+    from reprodb.render.json import row_record
+
     return {
-        "kernel": result.kernel.name,
-        "case": result.case.name,
-        "profile": result.profile,
-        "arch": result.arch,
-        "condition": result.condition,
+        **row_record(result),
         "lane": result.lane.value,
         "status": result.status.value,
         "repetitions": result.repetitions,
@@ -123,7 +122,7 @@ def result_fields(result: Result) -> dict[str, Any]:
                 "role": output.role.value,
                 "distinct": output.distinct,
                 "first_bits": output.first_bits,
-                "run_hash": f"0x{output.run_hash:016x}",
+                "run_hash": hex64(output.run_hash),
                 "sha256": output.sha256,
             }
             for output in result.outputs

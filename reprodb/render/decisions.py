@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from reprodb.blessing import Change, Decision, Plan
 from reprodb.domain import Result, Run, Scope
 from reprodb.ledger import Blessing, Ledger, Retirement
+from reprodb.render.json import row_record
 from reprodb.render.text import count, full_stop, name, utc, visible
 from reprodb.render.words import VERDICTS
 
@@ -88,19 +89,9 @@ def bless_record(run: Run, plan: Plan, path: Path, who: str, why: str, *, writte
         "why": why,
         "written": written and plan.changes_anything,
         "blessed": [_decision_record(d) for d in plan.decisions if d.record is not None],
-        "already": [_names(d.comparison.either) for d in plan.decisions if d.record is None],
-        "skipped": [_names(r) for r in plan.skipped],
-        "retired": [_names(r) for _, r in plan.retired],
-    }
-
-
-def _names(result: Result) -> dict[str, Any]:
-    return {
-        "kernel": result.kernel.name,
-        "case": result.case.name,
-        "profile": result.profile,
-        "arch": result.arch,
-        "condition": result.condition,
+        "already": [row_record(d.comparison.either) for d in plan.decisions if d.record is None],
+        "skipped": [row_record(r) for r in plan.skipped],
+        "retired": [row_record(r) for _, r in plan.retired],
     }
 
 
@@ -108,7 +99,7 @@ def _decision_record(decision: Decision) -> dict[str, Any]:
     comparison, record = decision.comparison, decision.record
     told = comparison.attribution
     return {
-        **_names(comparison.either),
+        **row_record(comparison.either),
         "id": record.id if record else None,
         "verdict": comparison.verdict.value,
         "moved": [m.value for m in told.moved] if told else [],

@@ -192,16 +192,23 @@ def _environment(env: Environment) -> dict[str, Any]:
     }
 
 
-def result_record(result: Result) -> dict[str, Any]:
-    single = result.results[0] if len(result.results) == 1 and result.results[0].elements == 1 else None
-    build = result.build
+def row_record(result: Result) -> dict[str, Any]:
+    """What a result of another run is matched by, as Result.row has it."""
     return {
-        "id": result.id,
         "kernel": result.kernel.name,
         "case": result.case.name,
         "profile": result.profile,
         "arch": result.arch,
         "condition": result.condition,
+    }
+
+
+def result_record(result: Result) -> dict[str, Any]:
+    single = result.results[0] if len(result.results) == 1 and result.results[0].elements == 1 else None
+    build = result.build
+    return {
+        "id": result.id,
+        **row_record(result),
         "lane": result.lane.value,
         "determinism": result.kernel.determinism.value,
         "status": result.status.value,

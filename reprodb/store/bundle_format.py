@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from reprodb import codec
+from reprodb.digest import hex64
 from reprodb.domain import (
     DTYPE_BYTES,
     Accuracy,
@@ -173,7 +174,7 @@ def _output_line(output: Output) -> OutputLine:
         ),
         patterns=tuple(pattern.sha256 for pattern in output.patterns),
         sequence=None if plain is None else base64.b64encode(plain).decode(),
-        run_hash=f"0x{output.run_hash:016x}",
+        run_hash=hex64(output.run_hash),
         first_bits=output.first_bits,
     )
 
