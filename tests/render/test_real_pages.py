@@ -1,14 +1,13 @@
 """Real pages, as a person gets them: of the committed evidence and of a modelled night, in Chromium."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprodb.cli import main
-from tests.render.test_render_browser import ARGUMENTS, OPEN_ALL, chromium, look
+from tests.render.test_render_browser import OPEN_ALL, look
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("real pages")]
 
@@ -33,16 +32,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reprodb("diff", "2:default", "2:no-fmad", *database, "--html", str(place / "fmad.html"), "--quiet")
     reprodb("dossier", "2", *database, "--html", str(place / "dossier.html"), "--quiet")
     return place
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
-        yield opened
-        opened.close()
 
 
 def pages(place: Path) -> list[Path]:

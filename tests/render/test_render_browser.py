@@ -1,7 +1,5 @@
 """Pages in headless Chromium: no console errors, no faults for assistive tools, no sideways scrolling."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +16,6 @@ pytestmark = pytest.mark.browser
 
 EVIDENCE = Path(__file__).parents[2] / "reports" / "evidence"
 
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 NAMES = (
     "quiet",
     "contraction",
@@ -41,23 +30,6 @@ NAMES = (
 )
 # Between them these have every part of a page and every tone; axe is slow and sees the others in the soak.
 EVERY_PART = ("eventful", "history", "dossier")
-
-
-def chromium() -> str:
-    """Debian's chromium; the test fails where there is none."""
-    found = shutil.which("chromium")
-    assert found is not None, "these tests need Debian's chromium: apt-get install chromium"
-    return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
