@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -22,16 +23,27 @@ def put_in_place(new: Path, path: Path) -> None:
         new.replace(path)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` in the place of a file in one step; raises OSError and leaves what was there."""
+def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+    """Put `data` in the place of a file in one step; raises OSError and leaves what was there.
+
+    `durable` waits until the disk has it.
+    """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        Path(name).chmod(mode)
         put_in_place(Path(name), path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def keep_file(path: Path, data: bytes) -> None:
+    """Put `data` into a cache of this user in one step: what cannot be written costs time, no more."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, data, mode=0o600, durable=False)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from reprodb import codec
 from reprodb.executors.task import Outcome
+from reprodb.files import keep_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +29,7 @@ class FileNotebook:
             return None
 
     def put(self, key: str, outcome: Outcome) -> None:
-        file = self._file(key)
-        with suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".part-", dir=file.parent)
-            part = Path(name)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as out:
-                    out.write(codec.dumps(outcome))
-                part.replace(file)
-            finally:
-                part.unlink(missing_ok=True)
+        keep_file(self._file(key), codec.dumps(outcome).encode())
 
     def _file(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.json"

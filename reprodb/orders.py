@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +11,7 @@ from reprodb import codec
 from reprodb.digest import content_key
 from reprodb.domain import Artifact, Fingerprint, Kernel, Lane, Status
 from reprodb.executors.task import UNPREPARED, Outcome, Prepared, Task
+from reprodb.files import keep_file
 from reprodb.ordering import misfit
 
 if TYPE_CHECKING:
@@ -56,13 +54,7 @@ class Orders:
             return None
 
     def put(self, key: str, found: Fingerprint) -> None:
-        path = self._path(key)
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            number, name = tempfile.mkstemp(dir=path.parent, prefix=".")
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(codec.dumps(found))
-            Path(name).replace(path)
+        keep_file(self._path(key), codec.dumps(found).encode())
 
     def _path(self, key: str) -> Path:
         return self._root / f"{key}.json"

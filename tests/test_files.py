@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprodb.errors import StoreError
-from reprodb.files import put_in_place, replace_file
+from reprodb.files import keep_file, put_in_place, replace_file
 from reprodb.site import write_whole
 
 
@@ -26,6 +26,14 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     replace_file(path, b"new")
     assert path.read_bytes() == b"new"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_cache_keeps_what_it_can(tmp_path: Path) -> None:
+    keep_file(tmp_path / "new" / "file", b"old")
+    keep_file(tmp_path / "new" / "file", b"new")
+    assert (tmp_path / "new" / "file").read_bytes() == b"new"
+    keep_file(tmp_path / "new" / "file" / "below", b"a file is in the way")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
 
 
 def test_a_pipe_or_device_gets_the_bytes_and_stays(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from reprodb.digest import content_key
 from reprodb.domain import Toolchain
 from reprodb.errors import ToolchainError
+from reprodb.files import keep_file
 from reprodb.toolchains import nvcc
 from reprodb.toolchains.places import cache_folder
 from reprodb.toolchains.process import Runner, clean_environment, python_child, run
@@ -86,8 +87,4 @@ def _remembered(memory: Path) -> dict[str, Any] | None:
 
 def _remember(memory: Path, answer: dict[str, Any]) -> None:
     """Keep an answer where the cache folder can be written; elsewhere it is asked for each time."""
-    with suppress(OSError):
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False) as file:
-            json.dump(answer, file)
-        Path(file.name).replace(memory)
+    keep_file(memory, json.dumps(answer).encode())

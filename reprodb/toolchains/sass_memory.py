@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from reprodb.digest import content_key, sha256
+from reprodb.files import keep_file
 
 _DIGEST = 64  # hexadecimal digits of the text's SHA-256, in front of it
 
@@ -39,21 +39,15 @@ class SassMemory:
         """Keep a text, in one step, so that a reader never sees half of it."""
         data = text.encode()
         with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
             self._trim()
-            with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".", delete=False) as file:
-                try:
-                    file.write(zlib.compress(sha256(data).encode() + data))
-                    file.flush()
-                    Path(file.name).replace(self._path(cubin, version))
-                except BaseException:
-                    Path(file.name).unlink(missing_ok=True)
-                    raise
+        keep_file(self._path(cubin, version), zlib.compress(sha256(data).encode() + data))
 
     def _path(self, cubin: bytes, version: str) -> Path:
         return self.folder / content_key("reprodb.sass/1", version, sha256(cubin))
 
     def _trim(self) -> None:
+        if not self.folder.exists():
+            return
         kept = sorted(self.folder.iterdir(), key=lambda p: p.stat().st_mtime)
         for path in kept[: max(0, len(kept) + 1 - self.most)]:
             path.unlink(missing_ok=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +14,7 @@ from reprodb.codec import dumps, loads
 from reprodb.digest import content_key
 from reprodb.executors.model import runtime
 from reprodb.executors.model.lower import Lowered
+from reprodb.files import keep_file
 
 MODEL_VERSION = "1"
 
@@ -202,14 +201,4 @@ class Compiler:
         if path is None:
             return
         body = meta.encode() + b"\n" + code
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        except OSError:
-            return  # a cache that cannot be written costs time and nothing else
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(sha256(body).hexdigest().encode() + b"\n" + body)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
+        keep_file(path, sha256(body).hexdigest().encode() + b"\n" + body)
