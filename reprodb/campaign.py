@@ -124,6 +124,8 @@ def plan(
     _check_names("required profile", require, [profile.name for profile in profiles])
     _check_names("case", cases, [case.name for kernel in kernels for case in kernel.cases])
     toolchains = tuple(found)
+    chosen = [(kernel, tuple(c for c in kernel.cases if _chosen(c.name, cases))) for kernel in kernels]
+    chosen = [(kernel, those) for kernel, those in chosen if those]
     builds: list[PlannedBuild] = []
     skipped: list[SkippedProfile] = []
     compiling = [profile for profile in profiles if profile.name not in OWN_PROFILES]
@@ -138,16 +140,16 @@ def plan(
             skipped.append(SkippedProfile(profile.name, reason, remedy))
             continue
         target = check_arch(arch) if arch else architecture(profile, native)
-        for kernel in kernels:
-            chosen = tuple(c for c in kernel.cases if not cases or _any_match(c.name, cases))
-            if chosen and (kernel.program is None or runs_under(kernel.program, profile)):
-                builds.append(PlannedBuild(kernel, chosen, profile, toolchain, target))
+        builds += [
+            PlannedBuild(kernel, those, profile, toolchain, target)
+            for kernel, those in chosen
+            if kernel.program is None or runs_under(kernel.program, profile)
+        ]
     for profile in (profile for profile in profiles if profile.name in OWN_PROFILES):
-        for kernel in kernels:
-            chosen = tuple(c for c in kernel.cases if not cases or _any_match(c.name, cases))
-            if chosen and kernel.program is not None and runs_under(kernel.program, profile):
+        for kernel, those in chosen:
+            if kernel.program is not None and runs_under(kernel.program, profile):
                 target = HOST_ARCH if kernel.program.device == "cpu" else arch or native or "sm_90"
-                builds.append(PlannedBuild(kernel, chosen, profile, own_toolchain(profile), target))
+                builds.append(PlannedBuild(kernel, those, profile, own_toolchain(profile), target))
     builds += [
         replace(build, condition=condition)
         for build in tuple(builds)
@@ -157,6 +159,10 @@ def plan(
     everything = bool(compiling) and len(skipped) == len(compiling) and not own_alone
     _check_skipped(skipped, require, everything=everything)
     return Plan(suite, tuple(builds), tuple(skipped), repetitions)
+
+
+def _chosen(name: str, globs: Sequence[str]) -> bool:
+    return not globs or _any_match(name, globs)
 
 
 def _any_match(name: str, globs: Sequence[str]) -> bool:
@@ -423,12 +429,12 @@ def _execute(
 
 def _alone(pool: Pool, task: Task) -> Outcome:
     """A task in a process of its own, on another device where its condition asks for one."""
-    from reprodb.environment import find_gpus
+    from reprodb.environment import twins
 
     device, note = None, ""
     if task.condition == TWIN:
         here = pool.start().device
-        others = [d for d in find_gpus().devices if here and d.name == here.name and d.uuid != here.uuid]
+        others = twins(here) if here else ()
         if not others:
             model = here.name if here else "GPU"
             return Outcome(Status.UNSUPPORTED, error=f"this machine has no other {model}")

@@ -89,6 +89,11 @@ def find_gpus(load: _LoadLibrary = ctypes.CDLL) -> Gpus:
     return Gpus(devices, dotted(version.value), problem)
 
 
+def twins(device: Device) -> tuple[Device, ...]:
+    """The other GPUs of a device's model in this machine."""
+    return tuple(d for d in find_gpus().devices if d.name == device.name and d.uuid != device.uuid)
+
+
 def _device(cuda: Any, index: int) -> Device:
     handle = ctypes.c_int()
     cuda.cuDeviceGet(ctypes.byref(handle), index)

@@ -17,6 +17,7 @@ from reprodb.environment import (
     format_uuid,
     host_environment,
     steering_variables,
+    twins,
 )
 from reprodb.errors import ExecutionError, Exit, ReprodbError, UsageError
 from reprodb.executors.base import Platform
@@ -248,3 +249,11 @@ def test_the_processors_name(tmp_path: Path) -> None:
     info.write_text("processor\t: 0\nmodel name\t: AMD EPYC\nprocessor\t: 1\nmodel name\t: other\n")
     assert cpu_name(info) == "AMD EPYC"
     assert cpu_name(tmp_path / "none")
+
+
+def test_twins_are_the_other_cards_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (Device("NVIDIA H200", f"GPU-{n}", "9.0", 132, 1 << 37, n) for n in range(2))
+    other = Device("Tesla T4", "GPU-9", "7.5", 40, 1 << 34, 2)
+    monkeypatch.setattr("reprodb.environment.find_gpus", lambda: Gpus((one, two, other)))
+    assert twins(one) == (two,)
+    assert twins(other) == ()

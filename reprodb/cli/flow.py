@@ -136,12 +136,11 @@ class Bench:
 
 def _not_stressed(options: RunOptions, where: Where) -> Mapping[str, str]:
     """The conditions asked for that cannot be made here, with the reason."""
-    from reprodb.environment import find_gpus
+    from reprodb.environment import twins
     from reprodb.stress import TWIN, left_out
 
-    alone, device = False, where.device
-    if TWIN in options.stress and device is not None:
-        alone = not any(d.name == device.name and d.uuid != device.uuid for d in find_gpus().devices)
+    device = where.device
+    alone = TWIN in options.stress and device is not None and not twins(device)
     return left_out(options.stress, where.lane, alone=alone)
 
 
