@@ -69,11 +69,11 @@ def goal_words(row: Row, missed: str) -> str:
     return f"{' and '.join(wanted)}: {'met' if row.met else missed}" if wanted else ""
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Wall seconds of one call."""
-    start = time.perf_counter()
+def seconds(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of one call, on the wall unless another clock is given."""
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def pair(
@@ -86,6 +86,7 @@ def pair(
     rounds: int = 9,
     goal: float | None = None,
     goal_ratio: float | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Row:
     """Ours and the peer in turn, after one unmeasured call of each."""
     ours()
@@ -93,8 +94,8 @@ def pair(
     mine: list[float] = []
     theirs: list[float] = []
     for _ in range(rounds):
-        mine.append(seconds(ours))
-        theirs.append(seconds(peer))
+        mine.append(seconds(ours, clock))
+        theirs.append(seconds(peer, clock))
     ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
     return Row(
         name, lane, Spread.of(mine), peer_name, Spread.of(theirs), Spread.of(ratios), goal, goal_ratio

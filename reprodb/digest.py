@@ -1,9 +1,11 @@
 """Digests: FNV-1a 64 for the run hash that people read, framed SHA-256 for content keys."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
+
+from reprodb.digest_native import hashes
 
 FNV_OFFSET = 0xCBF29CE484222325
 FNV_PRIME = 0x100000001B3
@@ -13,22 +15,35 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 WORD_BYTES = 8
 
 
-# From so many bytes on, NumPy is faster than a loop, its import included.
+# From so many bytes on, NumPy is faster than a loop, its import included; and machine code than NumPy, with
+# the import of llvmlite and the compilation of a loop.
 _LONG = 1 << 13
+_NATIVE = 1 << 23
 _CHUNK = 1 << 16
 _REMEMBERED = 1 << 20  # bytes of a pattern whose hash is kept, with the pattern, for a while
 
 
-def fnv1a64(data: bytes, state: int = FNV_OFFSET) -> int:
+def fnv1a64(data: bytes | bytearray | memoryview, state: int = FNV_OFFSET) -> int:
     """FNV-1a 64 of `data`, continued from `state` (Fowler, Noll, Vo; offset and prime as published)."""
-    if len(data) >= _LONG:
-        return _fnv1a64_long(data, state)
-    for byte in data:
+    octets = _octets(data)
+    if len(octets) >= _NATIVE and (found := hashes([octets], state, FNV_PRIME)):
+        return found[0]
+    if len(octets) >= _LONG:
+        return _fnv1a64_long(octets, state)
+    for byte in octets:
         state = ((state ^ byte) * FNV_PRIME) & _MASK
     return state
 
 
-def _fnv1a64_long(data: bytes, state: int) -> int:
+def _octets(data: bytes | bytearray | memoryview) -> bytes | memoryview:
+    """The bytes of a buffer in the order of its elements, copied only where they do not lie so."""
+    if isinstance(data, bytes):
+        return data
+    view = memoryview(data)
+    return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
+
+
+def _fnv1a64_long(data: bytes | memoryview, state: int) -> int:
     """The same by whole arrays, many times as fast.
 
     A step is h' = (h ^ b) * P. The exclusive or touches the low byte alone, so h' = (h + d) * P with
@@ -65,11 +80,13 @@ def _running_xor(bits: Any) -> Any:
     return np.unpackbits(words.astype(">u8").view(np.uint8), count=len(bits))
 
 
-def _word_of(pattern: bytes) -> bytes:
-    """What a longer pattern feeds to the run hash."""
-    return (
-        _remembered_word(pattern) if len(pattern) <= _REMEMBERED else fnv1a64(pattern).to_bytes(8, "little")
-    )
+def _words_of(patterns: Sequence[bytes]) -> list[bytes]:
+    """What longer patterns feed to the run hash."""
+    if sum(map(len, patterns)) >= _NATIVE and (found := hashes(patterns, FNV_OFFSET, FNV_PRIME)):
+        return [value.to_bytes(8, "little") for value in found]
+    return [
+        _remembered_word(p) if len(p) <= _REMEMBERED else fnv1a64(p).to_bytes(8, "little") for p in patterns
+    ]
 
 
 @lru_cache(maxsize=8)
@@ -85,7 +102,9 @@ def run_hash(patterns: Iterable[bytes], sequence: Iterable[int]) -> int:
     A pattern of up to 8 bytes feeds its bytes, a longer one the 8 bytes (little endian) of its own
     FNV-1a 64, so that each distinct pattern is hashed once.
     """
-    words = [p if len(p) <= WORD_BYTES else _word_of(p) for p in patterns]
+    distinct = list(patterns)
+    longer = iter(_words_of([p for p in distinct if len(p) > WORD_BYTES]))
+    words = [p if len(p) <= WORD_BYTES else next(longer) for p in distinct]
     state = FNV_OFFSET
     for index in sequence:
         state = fnv1a64(words[index], state)
