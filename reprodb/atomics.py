@@ -1,16 +1,27 @@
-"""Float atomics in PTX: `atom` and `red` that add, compare-and-swap loops around float arithmetic. Pure."""
+"""Floats in PTX that meet as threads arrive: `atom` and `red` that add, swaps in loops, locks. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from reprodb.executors.model.ptx import Function, Instruction, Label, Module, Operand, Sym, parse
+from reprodb.locks import added_under_lock, carried_by_exchange
 
 _FLOATS = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
 # What rounds. The largest and the smallest of floats are the same in every order.
-_ROUNDING = frozenset({"add", "sub", "mul", "mad", "fma", "div"})
+_ROUNDING = frozenset({"add", "sub", "mul", "mad", "fma", "div", "mma", "wmma", "wgmma"})
 _SPACES = ("global", "shared")
+
+
+class Meeting(StrEnum):
+    """How floats meet."""
+
+    ADDED = "floats added"
+    SWAPPED = "a compare-and-swap loop with float arithmetic in it"
+    EXCHANGED = "floats taken out, added to and put back by exchanges"
+    LOCKED = "floats added under a lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +29,28 @@ class FloatAtomic:
     """One place where floats meet in the order in which threads arrive."""
 
     function: str
-    opcode: str  # atom.global.add.f32, or the atom.cas that closes a loop
+    opcode: str  # atom.global.add.f32, the atom.cas that closes a loop, or what takes the lock
     line: int  # of the PTX
-    space: str  # global, shared, or memory where the address does not say
-    loop: bool  # a compare-and-swap loop
+    space: str  # of the atomic: global, shared, or both where the address does not say
+    how: Meeting
 
     @property
     def phrase(self) -> str:
-        what = "a compare-and-swap loop with float arithmetic in it" if self.loop else "floats added"
-        return f"{what} in {self.space} memory ({self.opcode} in {self.function}, PTX line {self.line})"
+        where = f"{self.opcode} in {self.function}, PTX line {self.line}"
+        return f"{self.how} in {self.space} memory ({where})"
 
 
 def float_atomics(ptx: str, entries: Iterable[str]) -> tuple[FloatAtomic, ...]:
     """Those that the entries reach, calls included. Raises UnsupportedError for text that is no PTX."""
-    module = parse(ptx)
-    return tuple(found for function in _reached(module, entries) for found in _in(module, function))
+    module, entries = parse(ptx), tuple(entries)
+    functions = _reached(module, entries)
+    found = {(each.function, each.line): each for f in functions for each in _in(module, f)}
+    homes = {ins.line: f.name for f in functions for ins in f.instructions}
+    for how, search in ((Meeting.EXCHANGED, carried_by_exchange), (Meeting.LOCKED, added_under_lock)):
+        for ins in (ins for entry in entries for ins in search(module, entry, _is_rounding)):
+            home = homes[ins.line]
+            found[home, ins.line] = FloatAtomic(home, ins.opcode, ins.line, _space(ins), how)
+    return tuple(sorted(found.values(), key=lambda each: each.line))
 
 
 def _reached(module: Module, entries: Iterable[str]) -> list[Function]:
@@ -60,11 +78,18 @@ def _in(module: Module, function: Function) -> Iterator[FloatAtomic]:
         # Beside the plain forms: multimem.red, and bulk copies that add (cp.reduce.async.bulk).
         if not {"atom", "red", "reduce"} & set(parts[:2]):
             continue
-        space = next((part for part in parts if part in _SPACES), "global or shared")
-        if "add" in parts and parts[-1] in _FLOATS:
-            yield FloatAtomic(function.name, ins.opcode, ins.line, space, loop=False)
+        if "add" in parts and (parts[-1] in _FLOATS or "tensor" in parts):  # a tensor's type is its map's
+            yield FloatAtomic(function.name, ins.opcode, ins.line, _space(ins), Meeting.ADDED)
         elif "cas" in parts and any(_rounds(module, each) for each in _loop_around(function, ins)):
-            yield FloatAtomic(function.name, ins.opcode, ins.line, space, loop=True)
+            yield FloatAtomic(function.name, ins.opcode, ins.line, _space(ins), Meeting.SWAPPED)
+
+
+def _space(ins: Instruction) -> str:
+    return next((part for part in ins.parts if part in _SPACES), "global or shared")
+
+
+def _is_rounding(ins: Instruction) -> bool:
+    return ins.base in _ROUNDING and bool(_FLOATS & set(ins.parts))
 
 
 def _rounds(module: Module, ins: Instruction, depth: int = 4) -> bool:
@@ -73,7 +98,7 @@ def _rounds(module: Module, ins: Instruction, depth: int = 4) -> bool:
     if parts[0] == "call" and depth:
         called = (module.function(name) for name in _names(ins.operands))
         return any(_rounds(module, each, depth - 1) for f in called if f for each in f.instructions)
-    return parts[0] in _ROUNDING and bool(_FLOATS & set(parts[1:]))
+    return _is_rounding(ins)
 
 
 def _loop_around(function: Function, ins: Instruction) -> tuple[Instruction, ...]:

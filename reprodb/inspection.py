@@ -14,6 +14,7 @@ from reprodb.errors import ReprodbError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from reprodb.domain import BuildRequest, Toolchain
+    from reprodb.suite.tables import Problem
 
 WIDEST = 1e-2  # a relative tolerance above this says little
 ARCH = "sm_90"
@@ -38,10 +39,10 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """All that was found, kernel by kernel."""
+    """All that was found, kernel by kernel. One whose manifest is wrong is looked at no further."""
 
     suite: str
-    kernels: int
+    kernels: int  # those with a manifest, a wrong one included
     toolchain: str | None  # what compiled; None where nothing could
     remarks: tuple[Remark, ...]
 
@@ -54,24 +55,31 @@ class Inspection:
 
 def inspect(root: Path) -> Inspection:
     """Look at everything in the suite in `root`."""
-    from reprodb.suite import load_suite
+    from reprodb.suite import read_suite
 
     try:
-        suite = load_suite(root)
+        reading = read_suite(root)
     except UsageError as error:
-        lines = error.detail.splitlines() if error.detail else ["; ".join(str(error).splitlines())]
-        found = tuple(Remark("manifest", Severity.ERROR, "", line) for line in lines)
-        return Inspection(root.name, 0, None, found)
-    toolchain = _toolchain()
+        found = Remark("manifest", Severity.ERROR, "", "; ".join(str(error).splitlines()))
+        return Inspection(root.name, 0, None, (found,))
+    suite, toolchain = reading.suite, _toolchain()
     remarks = [
+        *(Remark("manifest", Severity.ERROR, _kernel_of(p), str(p)) for p in reading.problems),
         *(remark for kernel in suite.kernels for remark in manifest_remarks(suite, kernel)),
         *(remark for kernel in suite.kernels for remark in friendly_remarks(kernel)),
         *code_remarks(suite, toolchain),
     ]
-    order = {kernel.name: place for place, kernel in enumerate(suite.kernels)}
-    remarks.sort(key=lambda r: (order.get(r.kernel, -1), r.severity is not Severity.ERROR))
-    label = toolchain.label if toolchain else None
-    return Inspection(suite.name, len(suite.kernels), label, tuple(remarks))
+    remarks.sort(key=lambda r: (r.kernel, r.severity is not Severity.ERROR))
+    label = toolchain.label if toolchain and any(kernel.stages for kernel in suite.kernels) else None
+    return Inspection(suite.name, len(reading.manifests), label, tuple(remarks))
+
+
+def _kernel_of(problem: Problem) -> str:
+    """The folder of the kernel that a problem is of; "" where it is the suite's."""
+    from reprodb.suite.loader import MANIFEST
+
+    place, manifest, _ = problem.where.partition(f"/{MANIFEST}")
+    return place if manifest and "/" not in place else ""
 
 
 def _warning(check: str, kernel: Kernel, text: str, remedy: str = "") -> Remark:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from reprodb import inspection
 from reprodb.atomics import float_atomics
 from reprodb.domain import Profile
 from reprodb.inspection import Inspection, Severity, inspect
-from reprodb.suite import bundled_suite, load_suite
+from reprodb.suite import bundled_suite, load_suite, read_suite
 from reprodb.toolchains import catalog
 from tests.built import built
 from tests.command import SCHEMAS, reprodb, valid
@@ -70,6 +71,13 @@ static __device__ void addBySwap(float* place, float value)
     do { seen = old; old = atomicCAS(word, seen, __float_as_uint(SUM)); } while (old != seen);
 }
 """
+LOCK = "__device__ int taken;"
+LOCKED = """\
+while (atomicCAS(&taken, 0, 1) != 0) {}
+    __threadfence();
+    sums[blockIdx.x] += x[threadIdx.x];
+    __threadfence();
+    atomicExch(&taken, 0);"""
 CARELESS = {
     # name: (helpers, body, [(old, new) of the manifest])
     "fine": ("", SERIAL, []),
@@ -81,6 +89,8 @@ CARELESS = {
     "swapped": (SWAP.replace("SUM", "__uint_as_float(seen) + value"), "addBySwap(sums, x[threadIdx.x]);", []),
     "called": (SWAP.replace("SUM", "mixed(__uint_as_float(seen), value)"), "addBySwap(sums, 1.5f);", []),
     "largest": (SWAP.replace("SUM", "fmaxf(__uint_as_float(seen), value)"), "addBySwap(sums, 1.5f);", []),
+    "locked": (LOCK, LOCKED, []),
+    "taking_turns": (LOCK, LOCKED, [("tags =", 'atomics = "one thread a lock"\ntags =')]),
     "counted": ("__device__ unsigned int c;", f"atomicAdd(&c, 1u); {SERIAL}", []),
     "elsewhere": (
         'extern "C" __global__ void other(float* y) { atomicAdd(y, 1.0f); }',
@@ -106,6 +116,9 @@ CARELESS = {
     ),
     "broken": ("", "sum += ;", []),
     "absent": ("", SERIAL, [('entry = "absent"', 'entry = "gone"')]),
+    "misspelt": ("", SERIAL, [("run_to_run", "run_to_rum"), ("n = 128", "n = -1")]),
+    "cut_short": ("", SERIAL, [("[[case]]", "[[case")]),
+    "astray": ('#include "../../outside.cuh"', SERIAL, []),
 }
 
 
@@ -143,6 +156,13 @@ def test_the_bundled_suite_is_clean() -> None:
         ("shared_add", "atomics", "has floats added in shared memory (atom.shared"),
         ("swapped", "atomics", "a compare-and-swap loop with float arithmetic in it"),
         ("called", "atomics", "a compare-and-swap loop with float arithmetic in it"),
+        (
+            "locked",
+            "atomics",
+            "has floats added under a lock in global memory (atom.global.cas.b32 in locked",
+        ),
+        ("cut_short", "manifest", "cut_short/kernel.toml: is not TOML: "),
+        ("astray", "manifest", 'includes "../../outside.cuh", which lies outside the suite'),
         ("unneeded", "atomics", "explains atomics that its code does not have"),
         ("friendly", "friendly", "no case can show another order (ones-128: every order is exact"),
         ("nameless", "tags", "has no tags"),
@@ -162,17 +182,31 @@ def test_what_is_found(found: Inspection, kernel: str, check: str, words: str) -
     assert words in texts[0]
 
 
-@pytest.mark.parametrize(
-    "kernel", ["fine", "explained", "open", "largest", "counted", "elsewhere", "half_friendly", "excused"]
-)
+def test_every_problem_of_a_manifest_is_told_and_the_other_kernels_are_looked_at(found: Inspection) -> None:
+    texts = [r.text for r in found.remarks if r.kernel == "misspelt"]
+    assert [text.split(";")[0] for text in texts] == [
+        "misspelt/kernel.toml: [[case]] 1: n = -1",
+        "misspelt/kernel.toml: [kernel]: determinism = 'run_to_rum'",
+    ]
+    assert {r.severity for r in found.remarks if r.check == "manifest"} == {Severity.ERROR}
+    assert found.kernels == len(CARELESS)
+    assert {r.check for r in found.remarks} >= {"atomics", "compile", "friendly", "tolerance"}
+
+
+QUIET = {
+    *("fine", "explained", "taking_turns", "open", "largest", "counted", "elsewhere", "half_friendly"),
+    "excused",
+}
+
+
+@pytest.mark.parametrize("kernel", sorted(QUIET))
 def test_what_is_not(found: Inspection, kernel: str) -> None:
     """The largest of floats has no order, counting is no float sum, another kernel's atomics are its own."""
     assert [r for r in found.remarks if r.kernel == kernel] == []
 
 
 def test_every_remark_is_of_a_kernel_that_earns_it(found: Inspection) -> None:
-    quiet = {"fine", "explained", "open", "largest", "counted", "elsewhere", "half_friendly", "excused"}
-    assert {r.kernel for r in found.remarks} == set(CARELESS) - quiet
+    assert {r.kernel for r in found.remarks} == set(CARELESS) - QUIET
 
 
 def test_exit_codes_and_documents(careless: Path, found: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +221,9 @@ def test_exit_codes_and_documents(careless: Path, found: Inspection, monkeypatch
     assert Inspection("s", 1, None, ()).exit_code == 0
     told = reprodb("suite", "check", "--suite", careless).out
     assert "warning [atomics] shared_add: claims run_to_run, and has floats added in shared memory" in told
-    assert "suite careless, 22 kernels, compiled by nvrtc " in told
-    assert told.strip().endswith("2 errors, 13 warnings")
+    assert "\nerror [manifest] misspelt/kernel.toml: [kernel]: determinism = 'run_to_rum'; allowed: " in told
+    assert "suite careless, 27 kernels, compiled by nvrtc " in told
+    assert told.strip().endswith("6 errors, 14 warnings")
 
 
 def test_a_manifest_that_cannot_be_read_is_an_error_for_each_problem(tmp_path: Path) -> None:
@@ -200,6 +235,19 @@ def test_a_manifest_that_cannot_be_read_is_an_error_for_each_problem(tmp_path: P
     assert said.code == 2
     found = "error [manifest] k/kernel.toml: [kernel]: determinism = 'run_to_rum'; allowed: not_guaranteed, "
     assert found in said.out
+    assert said.out.strip().endswith("suite bad, 1 kernel: 1 error, 0 warnings")
+
+
+def test_a_serial_kernel_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:
+    """The batched kernel names it, and is not blamed for it."""
+    root = tmp_path / "rows"
+    for folder in ("_lib", "row_logits_serial", "row_logits_batched"):
+        shutil.copytree(bundled_suite() / folder, root / folder)
+    manifest = root / "row_logits_serial" / "kernel.toml"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace("[[stage]]", "[[stage"))
+    reading = read_suite(root)
+    assert [problem.where for problem in reading.problems] == ["row_logits_serial/kernel.toml"]
+    assert [kernel.name for kernel in reading.suite.kernels] == ["row_logits_batched"]
 
 
 def test_the_parts_of_a_single_problem_are_told_apart(tmp_path: Path) -> None:

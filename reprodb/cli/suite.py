@@ -53,7 +53,8 @@ def lines(found: Inspection) -> list[str]:
 
     told = []
     for remark in found.remarks:
-        where = f"{remark.kernel}: " if remark.kernel else ""
+        named = not remark.kernel or remark.text.startswith(f"{remark.kernel}/")
+        where = "" if named else f"{remark.kernel}: "
         told.append(visible(f"{remark.severity} [{remark.check}] {where}{remark.text}"))
         if remark.remedy:
             told.append(visible(f"    {remark.remedy}"))

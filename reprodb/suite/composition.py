@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reprodb.domain import ArgKind, Case, Composition, Input, Kernel, Role, Stage
@@ -150,13 +150,13 @@ def check_stages(where: str, stages: Sequence[Stage], composition: Composition) 
         )
 
 
-def check_serials(kernels: Sequence[Kernel]) -> list[Problem]:
-    """What is wrong with the kernels that compositions name as their serial ones."""
+def check_serials(kernels: Sequence[Kernel], unread: Container[str] = ()) -> list[Problem]:
+    """What is wrong with the kernels that compositions name as their serial ones, but for unread ones."""
     known = {kernel.name: kernel for kernel in kernels}
     problems = []
     for kernel in kernels:
         name = kernel.composition.serial if kernel.composition is not None else None
-        if name is None:
+        if name is None or (name in unread and name not in known):
             continue
         serial = known.get(name)
         where = f"{kernel.manifest}: [composition]"

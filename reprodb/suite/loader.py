@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from stat import S_ISREG
@@ -30,12 +31,29 @@ def bundled_suite() -> Path:
     return installed if installed.is_dir() else package.parent / "kernels"
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a folder holds: a suite of the kernels that can be read, and what is wrong with the others."""
+
+    suite: Suite
+    manifests: tuple[str, ...]  # all of them, relative to the suite
+    problems: tuple[Problem, ...]
+
+
 def load_suite(root: Path, sm_count: int | None = None) -> Suite:
     """The suite in `root`: every `*/kernel.toml` directly inside, sorted by kernel name.
 
     Device-derived shapes are those of a device of `sm_count` multiprocessors, or of the model.
     Raises UsageError naming every problem of every manifest, each with file, key, value and what is allowed.
     """
+    found = read_suite(root, sm_count)
+    if found.problems:
+        raise _refusal(root, found.problems)
+    return found.suite
+
+
+def read_suite(root: Path, sm_count: int | None = None) -> Reading:
+    """The same without its refusal: a kernel with a problem is left out. Raises UsageError for no folder."""
     if not _is_folder(root):
         raise UsageError(
             f"suite {shown(str(root))} is no folder",
@@ -50,29 +68,44 @@ def load_suite(root: Path, sm_count: int | None = None) -> Suite:
     with collecting(problems):
         manifests = _manifests(root, problems)
     kernels: list[Kernel] = []
+    refused: set[str] = set()
     for path in manifests:
         place = path.relative_to(root).as_posix()
         with collecting(problems):
             if not is_name(path.parent.name):
                 raise Problem(str(root), f"folder {path.parent.name!r} is no kernel folder", NAME_FORM)
-            kernel, found = read_kernel(root, place, _parse(root, path, place), sm_count or MODEL_SM_COUNT)
+            data = _parse(root, path, place)
+            kernel, found = read_kernel(root, place, data, sm_count or MODEL_SM_COUNT)
             problems += found
-            if kernel is not None:
+            if kernel is None:
+                refused.add(_named(data))
+            else:
                 kernels.append(kernel)
     problems += _duplicates(kernels)
-    problems += check_serials(kernels)
-    suite = Suite(name, root, tuple(sorted(kernels, key=lambda k: k.name)), default)
+    # That a kernel could not be read is said already, and not again of those that name it.
+    unread = {path.parent.name for path in manifests} - {Path(k.manifest).parent.name for k in kernels}
+    problems += check_serials(kernels, refused | unread)
+    suite = Suite(name or root.resolve().name, root, tuple(sorted(kernels, key=lambda k: k.name)), default)
     if default and not problems and not any(set(default) & set(k.tags) for k in kernels):
         problems.append(Problem(SUITE_FILE, f"default = {list(default)}", _tags_of(suite)))
+    sound: dict[str, Kernel] = {}
     for kernel in suite.kernels:
         with collecting(problems):
             _check_sources(suite, kernel)
+            sound.setdefault(kernel.name, kernel)
     if not manifests:
         problems.append(Problem(str(root), f"no */{MANIFEST} in this folder", "one folder a kernel"))
-    if problems:
-        # A missing key is noticed as such and again where its value is read: said once, with what it may be.
-        raise _refusal(root, list({(p.where, p.what): p for p in problems}.values()))
-    return suite
+    # A missing key is noticed as such and again where its value is read: said once, with what it may be.
+    told = {(p.where, p.what): p for p in problems}
+    places = tuple(path.relative_to(root).as_posix() for path in manifests)
+    return Reading(replace(suite, kernels=tuple(sound.values())), places, tuple(told.values()))
+
+
+def _named(data: dict[str, Any]) -> str:
+    """The name that a refused manifest gives to its kernel, or ""."""
+    head = data.get("kernel")
+    name = head.get("name") if isinstance(head, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _is_folder(path: Path) -> bool:
@@ -103,7 +136,7 @@ def _manifests(root: Path, problems: list[Problem]) -> list[Path]:
     return found
 
 
-def _refusal(root: Path, problems: list[Problem]) -> UsageError:
+def _refusal(root: Path, problems: Sequence[Problem]) -> UsageError:
     if len(problems) == 1:
         only = problems[0]
         return UsageError(f"{only.where}: {only.what}", allowed=only.allowed, remedy=only.remedy)
