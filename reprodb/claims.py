@@ -306,6 +306,8 @@ def _across_batches(result: Result, beside: Sequence[Result]) -> tuple[Promise, 
     if unlike_serial(result, beside):
         text = f"one pattern in {count}, and other bits than {composition.serial}'s"
         return (Promise(scope, Standing.BROKEN, text),)
+    if result.friendly:
+        return (Promise(scope, Standing.UNSEEN, f"0 of {count} differ, and {result.friendly}"),)
     if len(set(result.batches)) < 2:
         return (Promise(scope, Standing.UNSEEN, f"{count} of no other size than {told}"),)
     text = f"0 of {count} differ: {told}"

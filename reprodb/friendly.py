@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -38,8 +39,13 @@ def remark(kernel: Kernel, case: Case, arrays: Mapping[str, Array]) -> str:
 
 
 def judged(kernel: Kernel, case: Case) -> bool:
-    """Whether the terms of the sum are known: the case has a reference, and the accumulator rounds."""
-    return case.reference is not None and kernel.accumulator in SIGNIFICANT
+    """Whether the terms of the sum are known, and the accumulator rounds.
+
+    A case's reference says what they are. Cases of compositions have none: what may be made of a request's
+    row is looked at instead.
+    """
+    known = case.reference is not None or kernel.composition is not None
+    return known and kernel.accumulator in SIGNIFICANT
 
 
 def cannot_show(kernel: Kernel, case: Case, arrays: Mapping[str, Array]) -> str:
@@ -51,10 +57,11 @@ def cannot_show(kernel: Kernel, case: Case, arrays: Mapping[str, Array]) -> str:
     """
     if not judged(kernel, case):
         return ""
+    if case.reference is None:
+        return _of_requests(kernel, case, arrays)
     result = next((b for b in case.buffers if b.role is Role.RESULT), None)
     if result is None or not result.elements:
         return ""
-    assert case.reference is not None  # noqa: S101 -- `judged` says so
     rows = result.elements
     key = (case.reference, case.inputs, rows, kernel.accumulator)
     known = _known()
@@ -125,7 +132,6 @@ def _reason(stretch: Stretches, rows: int, length: int, accumulator: str) -> str
 
 def _exact(stretch: Stretches, rows: int, length: int, step: int, accumulator: str) -> str:
     """The proof that every partial sum fits the accumulator, or "". Looked at a stretch at a time."""
-    smallest, largest = NORMAL[accumulator]
     unit: int | None = None
     sums = np.zeros(rows)
     negative = False
@@ -139,9 +145,7 @@ def _exact(stretch: Stretches, rows: int, length: int, step: int, accumulator: s
         sums += sizes.sum(axis=1)  # exact up to 2^53 units, which no limit but float64's own exceeds
         if unit is None:
             continue
-        limit = min(2.0 ** min(SIGNIFICANT[accumulator] + unit, 1023), largest)
-        most = float(sums.max())
-        if unit < smallest or not most <= limit or (most == limit and accumulator == "float64"):
+        if not _fits(unit, float(sums.max()), accumulator):
             return ""
     if unit is None:  # padding with +0, which is no order, gives a sum of -0 another sign
         return "" if negative else "every term is zero"
@@ -151,12 +155,85 @@ def _exact(stretch: Stretches, rows: int, length: int, step: int, accumulator: s
     )
 
 
+def _fits(unit: int, most: float, accumulator: str) -> bool:
+    """Whether the accumulator holds every multiple of 2^unit up to a size, and none of them is subnormal."""
+    smallest, largest = NORMAL[accumulator]
+    limit = min(2.0 ** min(SIGNIFICANT[accumulator] + unit, 1023), largest)
+    # Sizes are added up in float64: what reaches its own limit may have been rounded.
+    return unit >= smallest and most <= limit and not (most == limit and accumulator == "float64")
+
+
 def _unit(sizes: Array) -> int:
     """The exponent of the largest power of two that all finite sizes are multiples of."""
     fractions, exponents = np.frexp(sizes[(sizes > 0) & np.isfinite(sizes)])
     whole = (fractions * 2.0**53).astype(np.int64)
     lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # the place of the lowest set bit
     return int((exponents - 53 + lowest).min(initial=0))
+
+
+# --- Requests ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The sizes of an input's elements."""
+
+    unit: int  # all are multiples of 2^unit
+    largest: float
+    row: float  # what those of as many elements as a request has add up to, at most
+
+
+def _of_requests(kernel: Kernel, case: Case, arrays: Mapping[str, Array]) -> str:
+    """Why no order of the sums over a request's row moves a bit; "" where one may.
+
+    Whether they sum elements, squares, or products with another input's elements is not known. Proven where
+    all of these are exact.
+    """
+    composition = kernel.composition
+    floats = [i for i in case.inputs if i.dtype in SIGNIFICANT and i.n]
+    own = [i for i in floats if composition is not None and i.name == composition.rows[0]]
+    if composition is None or not own:
+        return ""
+    key = ("", tuple(floats), composition.requests, kernel.accumulator)
+    width = own[0].n // composition.requests
+
+    def proof(most: int) -> str:
+        with np.errstate(all="ignore"):  # NaNs that signal
+            values = {
+                i.name: values_of(arrays[i.name].reshape(-1)[:most], i.dtype).astype(np.float64)
+                for i in floats
+            }
+        rows = values.pop(own[0].name).reshape(-1, width)
+        return _exact_products(rows, list(values.values()), kernel.accumulator)
+
+    if key not in _known():  # most inputs are told by their first rows
+        first = proof(width * max(1, FIRST // width))
+        _known()[key] = first and proof(max(i.n for i in floats))
+    return _known()[key]
+
+
+def _exact_products(rows: Array, others: Sequence[Array], accumulator: str) -> str:
+    if not rows.any() or not all(other.any() for other in others):
+        signs = any(bool(np.signbit(values).any()) for values in (rows, *others))
+        return "" if signs else "every product is zero"
+    sizes = [_sizes(np.abs(rows).sum(axis=1), rows)]
+    sizes += [_sizes(np.abs(other).max(keepdims=True) * rows.shape[1], other) for other in others]
+    sums = [(one.unit, one.row) for one in sizes]
+    for place, one in enumerate(sizes):
+        for other in sizes[place:]:
+            most = min(one.row * other.largest, one.largest * other.row)
+            sums.append((one.unit + other.unit, most))
+    if not all(_fits(unit, most, accumulator) for unit, most in sums):
+        return ""
+    least, bits = min(unit for unit, _ in sums), SIGNIFICANT[accumulator]
+    return (
+        f"every order is exact: the elements of a request, and their products, are multiples of 2^{least}, "
+        f"and their sizes add up to no more than the {bits} bits of {accumulator} hold"
+    )
+
+
+def _sizes(rows: Array, values: Array) -> _Sizes:
+    return _Sizes(_unit(np.abs(values)), float(np.abs(values).max()), float(rows.max()))
 
 
 # --- Orders ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reprodb.claims import Standing, claim
-from reprodb.domain import FRIENDLY, Case, Input, Kernel, Lane, Result
+from reprodb.domain import FRIENDLY, Case, Composition, Input, Kernel, Lane, Result
 from reprodb.friendly import cannot_show, reason_of, remark
 from reprodb.inputs import generate, resolve
 from reprodb.suite import bundled_suite, load_suite
 from tests import orders
 from tests.builders import make_environment, make_kernel, make_result, make_run
+from tests.command import reprodb
 from tests.nights import Nights, row
 
 Array = NDArray[Any]
@@ -100,6 +102,69 @@ def test_a_kernel_whose_terms_are_unknown_is_not_judged() -> None:
     assert cannot_show(integers, integers.cases[0], {}) == ""
 
 
+def served(*inputs: Input, requests: int = 64, accumulator: str = "float32") -> str:
+    """The same of a composition whose requests are rows of the first input; its case has no reference."""
+    rows = Composition(requests, 4, 0, (1, 8), 0, rows=(inputs[0].name,))
+    kernel = replace(make_kernel("k"), accumulator=accumulator, composition=rows)
+    case = replace(kernel.cases[0], n=inputs[0].n, inputs=inputs, reference=None, rel_tol=None)
+    return cannot_show(kernel, case, {i.name: generate(i) for i in inputs})
+
+
+WEIGHTS = resolve("w", "integers", 16 * 1024, "float32", {"seed": 2, "low": -8, "high": 8})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        (
+            [spec("ones", 64 * 1024)],
+            "are multiples of 2^0, and their sizes add up to no more than the 24 bits",
+        ),
+        ([spec("integers", 64 * 1024, low=-8, high=8), WEIGHTS], "are multiples of 2^0"),
+        ([spec("constant", 64 * 1024, value=0.5), WEIGHTS], "are multiples of 2^-2"),  # its squares
+        ([spec("constant", 64 * 1024, value=0.0), WEIGHTS], ""),  # times -1 it is -0
+        ([spec("constant", 64 * 1024, value=0.0)], "every product is zero"),
+        ([spec("integers", 64 * 1024, dtype="float16", high=2)], "are multiples of 2^0"),
+    ],
+)
+def test_requests_that_no_sum_of_products_can_tell_apart(inputs: list[Input], said: str) -> None:
+    assert served(*inputs).startswith("every") is bool(said)
+    assert said in served(*inputs)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        [spec("normal", 64 * 1024, seed=1)],
+        [spec("ones", 64 * 1024), resolve("w", "normal", 16 * 1024, "float32", {"seed": 2})],
+        [spec("integers", 64 * 1024, low=-200, high=200)],  # exact but for the sum of its squares
+        [spec("integers", 64 * 1024, low=-8, high=8), replace(WEIGHTS, params=(("high", 9000), ("low", 0)))],
+        [resolve("x", "special", 64 * 1024, "float32", {})],
+    ],
+)
+def test_requests_that_may_round_are_not_marked(inputs: list[Input]) -> None:
+    assert served(*inputs) == ""
+
+
+def test_few_rows_do_not_speak_for_all() -> None:
+    """The rest of the rows round where the first quarter million elements do not."""
+    rows = Composition(1024, 4, 0, (1, 8), 0, rows=("x",))
+    kernel = replace(make_kernel("k"), composition=rows)
+    values = np.ones(1024 * 1024, np.float32)
+    case = replace(
+        kernel.cases[0], n=len(values), inputs=(spec("ones", len(values)),), reference=None, rel_tol=None
+    )
+    values[-1] = 1e-3
+    assert cannot_show(kernel, case, {"x": values}) == ""
+
+
+def test_the_bundled_requests_can_show_an_order() -> None:
+    for kernel in load_suite(bundled_suite()).kernels:
+        if kernel.composition is not None:
+            (case,) = kernel.cases
+            assert remark(kernel, case, {i.name: generate(i) for i in case.inputs}) == "", kernel.name
+
+
 @given(
     st.lists(st.integers(-(1 << 14), 1 << 14), min_size=3, max_size=60),
     st.integers(-40, 40),
@@ -165,6 +230,42 @@ def test_what_was_not_seen_bounds_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         diff = nights.night(friendly(lane=Lane.MEASURED))
     assert "bounds the rate" not in row(diff).note
+
+
+@pytest.fixture
+def tame_requests(tmp_path: Path) -> Path:
+    """The bundled batch on whole numbers, without its pinned bits and its serial kernel."""
+    root = tmp_path / "tame"
+    for folder in ("_lib", "row_logits_batched"):
+        shutil.copytree(bundled_suite() / folder, root / folder)
+    manifest = root / "row_logits_batched" / "kernel.toml"
+    lines = manifest.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith(("expected", "serial"))]
+    text = "\n".join(kept).replace('pattern = "tied_weights"', 'pattern = "integers"')
+    text = text.replace('pattern = "tied_requests", seed = 68, words = 16', 'pattern = "integers", seed = 1')
+    manifest.write_text(text.replace("tags =", 'no_reference = "the bits are compared"\ntags ='))
+    return root
+
+
+def test_requests_of_whole_numbers_are_no_evidence_across_batches(
+    tame_requests: Path, tmp_path: Path
+) -> None:
+    check = reprodb("suite", "check", "--suite", tame_requests)
+    assert check.code == 1
+    assert (
+        "warning [friendly] row_logits_batched: no case can show another order (near-ties-64: " in check.out
+    )
+    db = ("--db", tmp_path / "r.db")
+    ran = reprodb(
+        *("run", "--suite", tame_requests, "--profile", "default", "--device", "model", "--repetitions", 4),
+        *db,
+        *("--store", tmp_path / "store"),
+    )
+    assert ran.code == 0, ran.err
+    (result,) = reprodb("show", 1, "--json", *db).json["results"]
+    assert [note for note in result["notes"] if note.startswith(FRIENDLY)]
+    told = reprodb("claim", "latest", "row_logits_batched", *db).out
+    assert "across batches, whatever else is served with a request: no evidence; 0 of 4 " in told
 
 
 def test_the_page_says_it(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def _judged(task: Task, samples: Samples, arrays: Arrays) -> Judgement:
 
 
 def _friendly(task: Task, arrays: Arrays) -> tuple[str, ...]:
-    """The note of an input that hides every order of the sum; none where that cannot be told."""
+    """The note of an input that hides every order of its sums; none where that cannot be told."""
     from reprodb.friendly import judged, remark
 
     if not judged(task.kernel, task.case):
