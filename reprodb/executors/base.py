@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from os import environ
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,8 @@ from reprodb.domain import (
 from reprodb.errors import ExecutionError, UsageError
 from reprodb.executors.arrays import Arrays
 from reprodb.stress import Pressure
+
+REPLAY = "REPRODB_REPLAY"  # of the environment: with 0 the model executes every arrival order in full
 
 
 class Executor(Protocol):
@@ -81,9 +84,10 @@ def _open_cuda(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Plat
 
 
 def _open_model(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Platform]:
-    from reprodb.executors.model import ModelExecutor
+    from reprodb.executors.model.engine import Limits, ModelExecutor
 
-    executor: Executor = ModelExecutor(options.cache, arrays=arrays)
+    limits = Limits(log=0) if environ.get(REPLAY) == "0" else Limits()
+    executor: Executor = ModelExecutor(options.cache, arrays=arrays, limits=limits)
     return executor, Platform(executor.lane, executor.libraries())
 
 

@@ -22,7 +22,7 @@ from typing import Self
 from reprodb.domain import Status
 from reprodb.errors import ExecutionError
 from reprodb.executors import frames, offspring
-from reprodb.executors.base import ExecutorOptions, Platform
+from reprodb.executors.base import REPLAY, ExecutorOptions, Platform
 from reprodb.executors.task import Outcome, Task
 from reprodb.executors.worker import Hello, Refusal, Reply
 from reprodb.limits import cgroup_parent, group_around
@@ -50,7 +50,7 @@ _BOOT = (
 
 # What a worker sees of the environment: enough to find the driver, and all that steers CUDA, since a run
 # records it. Tokens and Python's own start-up variables stay outside.
-_KEPT = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "LD_LIBRARY_PATH", "LD_PRELOAD"})
+_KEPT = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "LD_LIBRARY_PATH", "LD_PRELOAD", REPLAY})
 _KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "NV_", "CUPY_", "CUBLAS_", "NVTX_")
 
 

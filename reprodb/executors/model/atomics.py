@@ -6,9 +6,9 @@ flags); in shared memory they are kept. NaNs of f64 are those that an H200 leave
 
 from __future__ import annotations
 
-from reprodb.executors.model import floats, layout
+from reprodb.executors.model import floats, keeping, layout
 from reprodb.executors.model.emit import B, Emit, L, Mods, W
-from reprodb.executors.model.floats import BF16, F16, F32, F64, FORMATS
+from reprodb.executors.model.floats import BF16, F16, F32, F64, FORMATS, Format
 from reprodb.executors.model.llvm import WARP, Code, Value, const
 from reprodb.executors.model.memory import address_of, find, space_of
 from reprodb.executors.model.ptx import Mem, Operand, Sink, Vec
@@ -59,6 +59,8 @@ def _one(
     step = WARP * bits // 8
     for i, value in enumerate(values):
         code.store(value, code.at(slots[1], i * step), min(64, step))
+    keeping.note(e, space, keeping.READ | keeping.WRITE if wanted else keeping.WRITE, bits // 8, slots[0])
+    keeping.keep(e, space, helper, None, site, 1, len(values) * step, slots)
     code.invoke(helper, W, B, L, site, e.mask(), *slots)
     e.leave_on_error()
     if to is not None and wanted and not isinstance(to, Sink):
@@ -114,16 +116,22 @@ def _helper(e: Emit, operation: str, kind: str, bits: int, space: str, *, wanted
     if adds and not wanted and kind == "f32":
         taken = _flush_in_global(inner, space, taken)
     reading.line(f"%taken = bitcast {taken.typed} to {word}")
+    meeting = _meeting(code, FORMATS[kind], finder) if adds and not wanted else "  br label %each"
     text = f"""
 define internal void @{name}(ptr %w, ptr %b, ptr %l, i32 %site, i32 %mask, ptr %addrs, ptr %data) noinline {{
 entry:
+  %sums = alloca <32 x {word}>, align 64
   %none = icmp eq i32 %mask, 0
-  br i1 %none, label %leave, label %loop
+  br i1 %none, label %leave, label %some
+some:
+{meeting}
+each:
+  br label %loop
 loop:
-  %left = phi i32 [ %mask, %entry ], [ %rest, %next ]
-  %last = phi ptr [ null, %entry ], [ %host, %next ]
-  %lasta = phi i64 [ -1, %entry ], [ %a, %next ]
-  %kept = phi {word} [ 0, %entry ], [ %new, %next ]
+  %left = phi i32 [ %mask, %each ], [ %rest, %next ]
+  %last = phi ptr [ null, %each ], [ %host, %next ]
+  %lasta = phi i64 [ -1, %each ], [ %a, %next ]
+  %kept = phi {word} [ 0, %each ], [ %new, %next ]
   %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)
   %less = sub i32 %left, 1
   %rest = and i32 %left, %less
@@ -163,6 +171,75 @@ leave:
 }}
 """
     return helpers.function(name, text)
+
+
+def _meeting(code: Code, fmt: Format, finder: str) -> str:
+    """32 lanes that add to one address: one sum after another, without a look at each.
+
+    All is done again lane by lane where an operand is subnormal, or a sum on the way tiny, infinite or NaN.
+    """
+    word, size = f"i{fmt.bits}", fmt.bits // 8
+    real = "float" if fmt is F32 else "double"
+    wide, exponent, fraction = f"<32 x {word}>", fmt.exponent, (1 << fmt.fraction) - 1
+    code.helpers.declare("declare i32 @llvm.cttz.i32(i32, i1)")
+    lines = [
+        "%whole = icmp eq i32 %mask, -1",
+        "br i1 %whole, label %meet, label %each",
+        "meet:",
+        "%all = load <32 x i64>, ptr %addrs, align 64",
+        "%one = load i64, ptr %addrs, align 64",
+        "%one1 = insertelement <32 x i64> poison, i64 %one, i64 0",
+        "%ones = shufflevector <32 x i64> %one1, <32 x i64> poison, <32 x i32> zeroinitializer",
+        "%differ = icmp ne <32 x i64> %all, %ones",
+        "%differs = bitcast <32 x i1> %differ to i32",
+        "%meets = icmp eq i32 %differs, 0",
+        "br i1 %meets, label %meet.find, label %each",
+        "meet.find:",
+        f"%there = call ptr {finder}(ptr %w, ptr %b, ptr %l, i32 %site, i32 0, i64 %one, i64 {size}, "
+        f"i64 {size}, i1 true)",
+        "%nowhere = icmp eq ptr %there, null",
+        "br i1 %nowhere, label %each, label %meet.look",
+        "meet.look:",
+        f"%before = load {word}, ptr %there, align {size}",
+        f"%operands = load {wide}, ptr %data, align 64",
+        f"%exponents = and {wide} %operands, splat ({word} {exponent})",
+        f"%fractions = and {wide} %operands, splat ({word} {fraction})",
+        f"%small = icmp eq {wide} %exponents, zeroinitializer",
+        f"%some.bits = icmp ne {wide} %fractions, zeroinitializer",
+        "%subnormal = and <32 x i1> %small, %some.bits",
+        "%subnormals = bitcast <32 x i1> %subnormal to i32",
+        f"%before.e = and {word} %before, {exponent}",
+        f"%before.f = and {word} %before, {fraction}",
+        f"%before.small = icmp eq {word} %before.e, 0",
+        f"%before.bits = icmp ne {word} %before.f, 0",
+        "%before.subnormal = and i1 %before.small, %before.bits",
+        "%any = icmp ne i32 %subnormals, 0",
+        "%flushes = or i1 %any, %before.subnormal",
+        "br i1 %flushes, label %each, label %meet.add",
+        "meet.add:",
+        f"%t0 = bitcast {word} %before to {real}",
+    ]
+    for i in range(WARP):
+        lines += [
+            f"%o{i}.p = getelementptr {real}, ptr %data, i64 {i}",
+            f"%o{i} = load {real}, ptr %o{i}.p, align {size}",
+            f"%t{i + 1} = fadd {real} %t{i}, %o{i}",
+            f"%s{i}.p = getelementptr {real}, ptr %sums, i64 {i}",
+            f"store {real} %t{i + 1}, ptr %s{i}.p, align {size}",
+        ]
+    lines += [
+        f"%each.sum = load {wide}, ptr %sums, align 64",
+        f"%ahead = add {wide} %each.sum, splat ({word} {1 << fmt.fraction})",
+        f"%odd.bits = and {wide} %ahead, splat ({word} {exponent & ~(1 << fmt.fraction)})",
+        f"%odd = icmp eq {wide} %odd.bits, zeroinitializer",
+        "%odds = bitcast <32 x i1> %odd to i32",
+        "%plain = icmp eq i32 %odds, 0",
+        "br i1 %plain, label %meet.done, label %each",
+        "meet.done:",
+        f"store {real} %t{WARP}, ptr %there, align {size}",
+        "ret void",
+    ]
+    return "\n".join(lines)
 
 
 def _in_shared(e: Emit) -> Value:

@@ -73,6 +73,9 @@ class Memory:
             data = aligned(buffer.nbytes)
             self.buffers[buffer.name] = Region(buffer.name, at + offset, data, writable=True)
             at = align_up(at + offset + max(1, buffer.nbytes) + ALIGN, layout.SPACING)
+        # From the first address of an input to the end of the last.
+        ends = [(r.address, r.end) for r in self.inputs.values()]
+        self.input_range = (ends[0][0], ends[-1][1]) if ends else (0, 0)
         self.images = _images(module)
         self.regions = (*self.inputs.values(), *self.buffers.values(), *(i.region for i in self.images))
         self.table = np.array(
@@ -252,6 +255,11 @@ class Launch:
         self.params[:] = params
         for axis in range(3):
             self._put(layout.L_NCTAID + 4 * axis, 4, stage.grid[axis])
+
+    def call(self, warp: int, log: int) -> None:
+        """From now on the scheduler calls that function for a warp's turn; `log` is its log's address."""
+        self._put(layout.L_WARP, 8, warp)
+        self._put(layout.L_LOG, 8, log)
 
     def start(self, seed: int, steps: int) -> None:
         """Before each repetition: the warps' seed, the step budget, no error."""

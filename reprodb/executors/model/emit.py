@@ -57,6 +57,7 @@ class Frame:
     local_bytes: int  # of one thread
     param_bytes: int
     unread: frozenset[str]  # registers that nobody reads
+    recorded: bool = False  # whether its accesses to memory are noted and its writes kept
     sites: list[Site] = field(default_factory=list)
 
 

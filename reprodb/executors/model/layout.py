@@ -42,7 +42,8 @@ L_WARP_BYTES = 160  # bytes of a warp's record (u64)
 L_LOCAL_AT = 168  # where local memory begins in it (u64)
 L_LOCAL_BYTES = 176  # local memory of one thread (u64)
 L_PARAM_BYTES = 184  # bytes of the parameter block (u64)
-L_BYTES = 192
+L_LOG = 192  # address of the log's record, where a stage is recorded or replayed
+L_BYTES = 256
 
 REGION_BYTES = 32
 SITE_BYTES = 64  # a site's record: the region that it met last, and to fetch in advance
@@ -57,6 +58,7 @@ B_STARTED = 20  # whether it has begun (u32)
 B_RANDOM = 24  # state of its random numbers (u64)
 B_LIVE = 32  # warps that have not returned (u32)
 B_STALLED = 36  # rounds without progress (u32)
+B_NUMBER = 40  # its number in the grid (u64)
 B_BARRIERS = 64  # 16 records of 32 bytes:
 BARRIER_BYTES = 32
 BAR_ARRIVED = 0  # warps that have arrived (u32)
@@ -87,6 +89,54 @@ W_REGISTERS = 128
 NOT_WHOLE = 0xFFFFFFFF
 
 SYNC, ARRIVE, REDUCE = 0, 1, 2
+
+# The record of a log: what a stage writes to global memory, kept while it runs and played again.
+G_AT = 0  # where the next entry goes, and the end of that room
+G_END = 8
+G_TURN = 16  # where the next turn goes, and the end of that room
+G_TURNS_END = 24
+G_FLAGS = 32  # what was found, below (u64)
+G_WARP = 40  # address of the stage's function that runs a warp
+G_HEADS = 48  # address of the first turn of each warp of the grid (u64 each)
+G_NEXT = 56  # the same, while recording: where its next turn is linked; while replaying: its next turn
+G_BLOCKS = 64  # address of the blocks' records
+G_TOUCHED = 72  # address of what was done with each region (u64 each): TOUCH_READ, TOUCH_WRITTEN
+G_QUIET = 80  # addresses between these are of inputs: reading them is not noted
+G_QUIET_END = 88
+G_SHADOW = 96  # address of who touched shared memory last: for each word a writer and a reader (u64 each)
+G_WORDS = 104  # words of shared memory
+G_BLOCK = 112  # the block that runs, -1 at first (u64)
+G_SERIAL = 120  # how many blocks have begun (u64)
+G_LAST = 128  # phase and warp of the block's last entry (u64)
+G_SOLID = 136  # whether the block's entries have one order, whatever the order of its warps (u64)
+G_PHASES = 192  # barriers of the whole block that each warp has passed (32 × u32)
+G_BYTES = 320
+
+GB_FROM, GB_TO, GB_SOLID, GB_BYTES = 0, 8, 16, 24  # a block's entries in the log, and G_SOLID as it ended
+
+TOUCH_READ, TOUCH_WRITTEN = 1, 2
+
+# A turn of a warp: from when the scheduler calls it until it waits, returns or has to give way.
+T_NEXT = 0  # address of the warp's next turn
+T_FROM = 8  # its entries
+T_TO = 16
+T_BARRIER = 24  # as W_BARRIER and W_COUNT
+T_KIND = 32  # as W_KIND
+T_RC = 36  # how it ended
+T_BYTES = 40
+
+# An entry: one instruction that writes, as one warp executed it. Multiples of 64 bytes.
+N_CALL = 0  # address of the function that does it
+N_FINDER = 8  # of a store: the state space's `find`; of an atomic null
+N_SITE = 16  # (u32)
+N_MASK = 20  # (u32)
+N_COUNT = 24  # of a store: elements of each lane (u32)
+N_COMMON = 28  # whether all lanes have one address (u32)
+N_BYTES = 32  # of the whole entry (u64)
+N_ADDRESS = 40  # the common address (u64)
+N_REST = 64  # 32 × i64 of addresses where they differ, then the operands
+
+LOG_FULL, LOG_CLASH, LOG_BARRIER = 1, 2, 4  # bits of G_FLAGS
 
 # Flags in a lane's block number. The smallest number runs next, so a flag puts a lane behind the others.
 PC_BLOCK = 0x1FFF

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from reprodb.errors import UnsupportedError
-from reprodb.executors.model import barriers, layout, opcodes, runtime
+from reprodb.executors.model import barriers, layout, opcodes, replay, runtime
 from reprodb.executors.model.emit import Emit, Frame, L, Site, W, register_kind
 from reprodb.executors.model.flow import (
     CARRY,
@@ -60,6 +60,7 @@ class Lowered:
     local_bytes: int  # of one thread
     sites: tuple[Site, ...]
     block_lines: tuple[int, ...]  # the PTX line at which each basic block begins
+    unfit: str = ""  # why its arrival orders cannot be replayed, as far as the code tells
 
     def without_text(self) -> Lowered:
         """The same without the IR, which is not needed once it is compiled."""
@@ -78,8 +79,11 @@ def place_variables(module: Module) -> dict[str, tuple[str, int]]:
     return places
 
 
-def lower(module: Module, entry: str, *, fma: bool) -> Lowered:
-    """The entry as LLVM IR. Whatever the opcode table does not have raises UnsupportedError."""
+def lower(module: Module, entry: str, *, fma: bool, recorded: bool = False) -> Lowered:
+    """The entry as LLVM IR. Whatever the opcode table does not have raises UnsupportedError.
+
+    A `recorded` one says what it reads and writes, and keeps its writes to global memory (`keeping.py`).
+    """
     flat = flatten(module, entry)
     if any(
         "cc" in i.parts or i.base in ("addc", "subc", "madc") for i in flat.body if isinstance(i, Instruction)
@@ -87,7 +91,7 @@ def lower(module: Module, entry: str, *, fma: bool) -> Lowered:
         flat.registers[CARRY] = "pred"
     _check(flat)
     flow = analyse(flat)
-    frame, warp_bytes, shared, params = _frame(module, flat, flow)
+    frame, warp_bytes, shared, params = _frame(module, flat, flow, recorded=recorded)
     helpers = Helpers(fma=fma)
     text = _Writer(frame, flow, helpers).function()
     lines = tuple(_line(b) for b in flow.blocks)
@@ -96,6 +100,7 @@ def lower(module: Module, entry: str, *, fma: bool) -> Lowered:
         entry=entry, text=f"{text}\n{helpers.text}\n", params=params, param_bytes=param_bytes,
         shared_bytes=shared, warp_bytes=warp_bytes, local_at=frame.local_at,
         local_bytes=frame.local_bytes, sites=tuple(frame.sites), block_lines=lines,
+        unfit=replay.unfit(flow, frozenset(frame.registers), frame.local_bytes, frame.unread),
     )  # fmt: skip
 
 
@@ -131,7 +136,9 @@ def _unsupported(flat: Flat, ins: Instruction) -> UnsupportedError:
     )
 
 
-def _frame(module: Module, flat: Flat, flow: Flow) -> tuple[Frame, int, int, tuple[Param, ...]]:
+def _frame(
+    module: Module, flat: Flat, flow: Flow, *, recorded: bool
+) -> tuple[Frame, int, int, tuple[Param, ...]]:
     """Where registers, variables and parameters lie; bytes of a warp's record and of shared memory."""
     instructions = [i for i in flat.body if isinstance(i, Instruction)]
     lanewise = frozenset(id(i) for b in flow.blocks for i in b.instructions if opcodes.is_lanewise(i))
@@ -166,7 +173,7 @@ def _frame(module: Module, flat: Flat, flow: Flow) -> tuple[Frame, int, int, tup
         entry=flat.name, registers=kinds, shared=shared_registers & set(kinds), offsets=offsets,
         symbols=symbols, local_at=local_at, local_bytes=local,
         param_bytes=params[-1].offset + params[-1].nbytes if params else 0,
-        unread=frozenset(kinds) - reads,
+        unread=frozenset(kinds) - reads, recorded=recorded,
     )  # fmt: skip
     return frame, align_up(local_at + WARP * local, 64), shared, params
 

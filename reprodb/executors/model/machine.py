@@ -92,7 +92,7 @@ def runtime_object(host: Host) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A stage that can run: what lowering found, its warp's code, and the runtime's two entry points.
+    """A stage that can run: what lowering found, its warp's code, and the runtime's entry points.
 
     `keep` holds what owns the code.
     """
@@ -101,6 +101,9 @@ class Compiled:
     warp: int  # address
     run: Callable[[int, int, int, int, int], int]
     again: Callable[[int, int], int]
+    replay: Callable[[int, int, int, int, int], int]  # as `run`, of what was recorded
+    recorder: int  # addresses of what the scheduler calls in place of the warp's code
+    replayer: int
     keep: object
 
 
@@ -151,7 +154,7 @@ class Compiler:
                 code = kept[1]
             self._jit = llvm.create_lljit_compiler(self._target(), use_jit_link=False, suppress_errors=False)
             builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-            for name in ("run", "again"):
+            for name in ("run", "again", "play.blocks", "record", "replay"):
                 builder.export_symbol(name)
             self._runtime = builder.link(self._jit, "runtime")
         return self._runtime
@@ -174,8 +177,12 @@ class Compiler:
         word = ctypes.c_uint64
         run = ctypes.CFUNCTYPE(word, word, word, word, word, word)(shared["run"])
         again = ctypes.CFUNCTYPE(ctypes.c_uint32, word, word)(shared["again"])
+        play = ctypes.CFUNCTYPE(word, word, word, word, word, word)(shared["play.blocks"])
         keep = (self._jit, shared, tracker)
-        return Compiled(lowered, tracker["warp"], cast(Any, run), cast(Any, again), keep)
+        return Compiled(
+            lowered, tracker["warp"], cast(Any, run), cast(Any, again), cast(Any, play),
+            shared["record"], shared["replay"], keep,
+        )  # fmt: skip
 
     # The folder. A damaged or half-written file counts as absent.
 

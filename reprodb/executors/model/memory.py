@@ -7,7 +7,7 @@ helper function, which looks at the lanes' lowest and highest address first and 
 
 from __future__ import annotations
 
-from reprodb.executors.model import layout
+from reprodb.executors.model import keeping, layout
 from reprodb.executors.model.emit import B, Emit, L, Mods, W
 from reprodb.executors.model.llvm import BITS, WARP, Value, const, type_of, vector
 from reprodb.executors.model.ptx import Mem, Operand, Reg, Sink, Sym, Vec
@@ -53,6 +53,12 @@ def _full_address(e: Emit, base: Value, offset: int) -> Value:
     if offset:
         base = code.op("add", base, code.const(base, offset))
     return code.resize(base, "i64")
+
+
+def _may_be_row(e: Emit, space: str) -> bool:
+    """Whether all lanes may take one vector access; what is recorded goes through the helpers alone."""
+    plain = e.full and e.ins.guard is None and not e.frame.recorded
+    return plain and space in ("global", "generic", "shared")
 
 
 def _slots(e: Emit) -> tuple[Value, Value]:
@@ -117,7 +123,7 @@ def load(e: Emit, m: Mods) -> None:
     base, offset = address_of(e, address, space)
     if space == "param" and base.lanes == 1 and not base.text.startswith("%"):
         values = _load_param(e, int(base.text) + offset, kind, len(targets))
-    elif base.lanes == 1 and e.ins.guard is None:
+    elif base.lanes == 1 and e.ins.guard is None and not e.frame.recorded:
         values = _load_once(e, space, code.resize(base, "i64"), offset, kind, len(targets))
     else:
         values = _load_lanes(e, space, code.splat(base), offset, kind, len(targets))
@@ -164,7 +170,7 @@ def _load_lanes(e: Emit, space: str, base: Value, offset: int, kind: str, count:
     size = BITS[kind] // 8
     step = size * count
     site = e.site(space, step)
-    fast = e.full and e.ins.guard is None and space in ("global", "generic", "shared")
+    fast = _may_be_row(e, space)
     rows: list[Value] = []
     join = code.fresh("join")
     fast_label, slow_label = code.fresh("fast"), code.fresh("slow")
@@ -183,6 +189,7 @@ def _load_lanes(e: Emit, space: str, base: Value, offset: int, kind: str, count:
         code.label(slow_label)
     addresses, data = _slots(e)
     code.store(_full_address(e, base, offset), addresses, 64)
+    keeping.note(e, space, keeping.READ, step, addresses)
     finder, stride = find(space), _stride(e, space)
     code.invoke(
         f"load.{8 * size}", W, B, L, finder, stride, site, e.mask(), const("i32", count), addresses, data
@@ -273,7 +280,7 @@ def store(e: Emit, m: Mods) -> None:
     count, step = len(values), size * len(values)
     site = e.site(space, step, writes=True)
     join = code.fresh("join")
-    if e.full and e.ins.guard is None and space in ("global", "generic", "shared"):
+    if _may_be_row(e, space):
         fast_label, slow_label = code.fresh("fast"), code.fresh("slow")
         first, row = _in_a_row(e, base, step)
         first = code.resize(first, "i64")
@@ -290,6 +297,8 @@ def store(e: Emit, m: Mods) -> None:
     for i, value in enumerate(values):
         code.store(value, code.at(data, i * WARP * size), min(64, WARP * size))
     finder, stride = find(space), _stride(e, space)
+    keeping.note(e, space, keeping.WRITE, step, addresses)
+    keeping.keep(e, space, f"store.{8 * size}", finder, site, count, WARP * step, (addresses, data))
     code.invoke(
         f"store.{8 * size}", W, B, L, finder, stride, site, e.mask(), const("i32", count), addresses, data
     )

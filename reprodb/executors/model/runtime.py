@@ -5,7 +5,7 @@ Written in LLVM IR, compiled once for a CPU and kept. Stages call these function
 
 from __future__ import annotations
 
-from reprodb.executors.model import layout, scheduler
+from reprodb.executors.model import keeping, layout, scheduler
 
 _FAIL = f"""
 ; Records the first error of a stage: what, where, which thread, which address.
@@ -344,7 +344,7 @@ def text() -> str:
         declared.append(f"declare {wide} @llvm.masked.load.v32i{bits}.p0(ptr, i32, <32 x i1>, {wide})")
     accessors = [_accessor(bits, store=store) for bits in SIZES for store in (False, True)]
     parts = (_FAIL, _FIND_GLOBAL, _FIND_SHARED, _FIND_LOCAL, _FIND_PARAM, _FIND_GENERIC, *accessors)
-    return "\n".join((*parts, scheduler.text(), *declared))
+    return "\n".join((*parts, scheduler.text(), keeping.text(), *declared))
 
 
 def declarations() -> tuple[str, ...]:

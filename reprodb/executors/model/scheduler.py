@@ -312,6 +312,8 @@ entry:
   store i32 %warps, ptr %lp, align 4
   %stp = getelementptr i8, ptr %b, i64 {at.B_STALLED}
   store i32 0, ptr %stp, align 4
+  %np = getelementptr i8, ptr %b, i64 {at.B_NUMBER}
+  store i64 %number, ptr %np, align 8
   %bars = getelementptr i8, ptr %b, i64 {at.B_BARRIERS}
   call void @llvm.memset.p0.i64(ptr %bars, i8 0, i64 {16 * at.BARRIER_BYTES}, i1 false)
   %order = getelementptr i8, ptr %b, i64 {at.B_ORDER}
