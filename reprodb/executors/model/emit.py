@@ -202,6 +202,11 @@ class Emit:
             remedy="execute this kernel on a GPU",
         )
 
+    def refuse_guard(self) -> None:
+        """For instructions that ptxas (12.4 and 13.0 seen) makes several of, guarding some of them alone."""
+        if self.ins.guard is not None:
+            raise self.refuse("has a guard, which ptxas does not keep to")
+
     def operand(self, index: int) -> Operand:
         if index >= len(self.ins.operands):
             raise self.refuse(f"has {len(self.ins.operands)} operands")

@@ -491,14 +491,21 @@ def is_nan(e: Emit, bits: Value, fmt: Format) -> Value:
     return e.code.cmp("icmp ugt", magnitude, e.code.const(bits, fmt.exponent))
 
 
+_NO_COPY = ("NaN", "ftz", "xorsign")
+
+
 def extreme(e: Emit, m: Mods) -> None:
     """`min` and `max`: -0 is below +0; a NaN loses, unless `.NaN` makes it win.
 
-    `.xorsign.abs` compares magnitudes and gives the result the product of the signs.
+    Of one register twice ptxas makes a copy, which keeps a NaN's payload. `.xorsign.abs` compares magnitudes
+    and gives the result the product of the signs.
     """
     fmt = FORMATS[m["type"]]
     code = e.code
     a, b = e.src(1, fmt.bits), e.src(2, fmt.bits)
+    if e.operand(1) == e.operand(2) and fmt is not BF16 and not any(m.get(x) for x in _NO_COPY):
+        e.dst(a)
+        return
     if m.get("ftz"):
         a, b = flush(e, a, fmt), flush(e, b, fmt)
     top = 1 << (fmt.bits - 1)
@@ -549,6 +556,7 @@ def copysign(e: Emit, m: Mods) -> None:
 def testp(e: Emit, m: Mods) -> None:
     fmt = FORMATS[m["type"]]
     code = e.code
+    e.refuse_guard()
     a = e.src(1, fmt.bits)
     magnitude = code.op("and", a, code.const(a, (1 << (fmt.bits - 1)) - 1))
 

@@ -222,7 +222,9 @@ def complement(e: Emit, m: Mods) -> None:
 def shift(e: Emit, m: Mods) -> None:
     """Shifts by an amount that is clamped to the width, so that wide ones give 0 or the sign."""
     code, bits = e.code, width(m["type"])
-    a, amount = e.src(1, bits), e.src(2, 32)
+    # Of a constant amount ptxas keeps as many bits as the type has: shl.b16 by 65,537 shifts by one.
+    constant = isinstance(e.operand(2), Int) and bits == 16
+    a, amount = e.src(1, bits), code.resize(e.src(2, 16), "i32") if constant else e.src(2, 32)
     right_signed = m["op"] == "shr" and signed(m["type"])
     most = code.const(amount, bits - 1)
     wide = code.cmp("icmp ugt", amount, most)
@@ -277,14 +279,19 @@ def bfind(e: Emit, m: Mods) -> None:
 def bfe(e: Emit, m: Mods) -> None:
     """A bit field; above it, or above the top of `a`, stands 0 or the field's sign.
 
-    Position and length count to 255. The sign is bit min(position + length - 1, top) of `a`.
+    The sign is bit min(position + length - 1, top) of `a`. Of position and length 32-bit fields take the low
+    byte, as PTX says, and 64-bit ones all, as ptxas makes shifts of them.
     """
     code, bits, lanes = e.code, width(m["type"]), e.lanes
     wide = "i64" if bits == 32 else "i128"
     a = e.src(1, bits)
-    byte, most = const("i32", 0xFF, lanes), const("i32", bits, lanes)
-    position = code.op("and", e.src(2, 32), byte)
-    length = code.op("and", e.src(3, 32), byte)
+    most = const("i32", bits, lanes)
+    position, length = e.src(2, 32), e.src(3, 32)
+    if bits == 32:
+        byte = const("i32", 0xFF, lanes)
+        position, length = code.op("and", position, byte), code.op("and", length, byte)
+    else:
+        position, length = code.intrinsic("umin", position, most), code.intrinsic("umin", length, most)
     start = code.intrinsic("umin", position, most)
     kept = _low_ones(e, code.intrinsic("umin", length, code.op("sub", most, start)), wide, a.kind)
     shifted = code.op("lshr", code.cast("zext", a, wide), code.resize(start, wide))
@@ -497,6 +504,7 @@ def store_truth(e: Emit, m: Mods, truth: Value) -> None:
     if m["op"] == "set":
         value = combined(truth)
         if m["dtype"] == "f32":
+            e.refuse_guard()
             e.dst(code.select(value, const("i32", 0x3F800000, e.lanes), const("i32", 0, e.lanes)))
         else:
             e.dst(code.cast("sext", value, "i32"))

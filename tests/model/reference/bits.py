@@ -43,8 +43,12 @@ def funnel(a: int, b: int, n: int, left: bool, clamp: bool) -> int:
 
 
 def extract(a: int, position: int, length: int, width: int, is_signed: bool) -> int:
-    """bfe: the position and length are their low bytes; beyond the top comes the sign, or 0."""
-    position, length = position & 0xFF, length & 0xFF
+    """bfe: beyond the top comes the sign, or 0.
+
+    Position and length of 32-bit fields are their low bytes; ptxas cuts nothing off those of 64-bit ones.
+    """
+    if width == 32:
+        position, length = position & 0xFF, length & 0xFF
     fill = 0
     if is_signed and length:
         fill = a >> min(position + length - 1, width - 1) & 1

@@ -94,6 +94,8 @@ def min_max(t: Thread, ins: Ins) -> None:
     type_ = ins.type
     if floats.is_float(type_):
         args = tuple(t.read(a, type_) for a in ins.args[1:])
+        if ins.args[1] == ins.args[2] and ins.mods in (("f16",), ("f32",), ("f64",)):
+            return t.write(ins.args[0], type_, args[0])  # ptxas makes a copy of it
         return t.write(ins.args[0], type_, floats.extremum(ins.op, ins.mods, args))
     if "relu" in ins.mods or type_.endswith("x2"):
         raise refuse(ins)
@@ -140,6 +142,8 @@ def logic(t: Thread, ins: Ins) -> None:
 
 def shift(t: Thread, ins: Ins) -> None:
     n, width = t.read(ins.args[2], "u32"), width_of(ins.type)
+    if ins.args[2].kind == "imm" and width == 16:
+        n &= 0xFFFF  # ptxas cuts constants to the type's width
     if ins.op == "shl":
         return t.write(ins.args[0], ins.type, bits.shift_left(t.read(ins.args[1], ins.type), n, width))
     return t.write(ins.args[0], ins.type, bits.shift_right(value(t, ins.args[1], ins.type), n))
