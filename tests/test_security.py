@@ -106,12 +106,20 @@ def test_only_values_of_this_program_come_through_a_pipe(value: object) -> None:
     assert not NEVER.exists()
 
 
+# A tuple of the same tuple twice, sixty times over: its hash takes two to the sixty steps.
+NESTED = b"K\x01" + b"".join(b"\x94h%c\x86" % n for n in range(60))
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"", b"garbage", b"\x80\x05.", b"cos\nsystem\n(S'x'\ntR.", b"creprodb.pipes\nloads\n.",
         b"\x80\x04\x8c\x0ereprodb.domain\x8c\x0fArtifact.__init__\x93.",
         b"\x80\x04\x8c\x0ereprodb.domain\x8c\x02re\x93.", b"\x80\x05]" + b"]" * 100_000,
+        b"\x80\x04Nr\xff\xff\xff\xff.", b"\x80\x04N" + b"p4294967295\n.",  # a memo of 64 GiB
+        b"\x80\x04\x96\xff\xff\xff\xff\x0f\0\0\0.",  # 64 GiB of bytes that do not follow
+        b"\x80\x04}" + NESTED + b"Ns.",
+        b"\x80\x04\x8c\x0ereprodb.domain\x8c\x06Status\x93" + NESTED + b"\x85R.",
     ],
     ids=lambda data: f"{len(data)} bytes",
 )  # fmt: skip
@@ -127,7 +135,7 @@ def test_what_does_come_through_is_equal() -> None:
         task(),
         Outcome(Status.OK, notes=("x",)),
         Path("/a"),
-        ({"x": (1, b"y")},),
+        (("x", (1, b"y")),),
     )
     assert pipes.loads(pipes.dumps(values)) == values
 
