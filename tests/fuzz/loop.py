@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 import signal
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from tests.fuzz.mutation import mutated
+import reprodb
 from tests.fuzz.targets import Target
 
+PACKAGE = f"{Path(reprodb.__file__).parent}/"
 CASE_SECONDS = 10.0  # of CPU: what takes longer hangs
 
 
@@ -24,15 +24,28 @@ class Hang(BaseException):
 
 @dataclass(slots=True)
 class Tally:
-    """What was done: cases, those taken and not refused, and findings by where they were raised."""
+    """What was done, by target: cases, those taken and not refused, and the places that refused.
+
+    A case is one input given to one reader. Findings are kept by where they were raised.
+    """
 
     cases: dict[str, int] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
+    places: dict[str, set[str]] = field(default_factory=dict)
     findings: dict[str, tuple[str, bytes]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
         return sum(self.cases.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A case was taken, or refused at a `place` (file:line of the package), or is a `finding`."""
+
+    taken: bool = False
+    place: str | None = None
+    finding: str | None = None
 
 
 @contextmanager
@@ -48,29 +61,34 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def attempt(target: Target, data: bytes) -> tuple[bool, str | None]:
-    """Whether the case was taken; and where and what was raised that should not be."""
+def attempt(target: Target, data: bytes) -> Outcome:
+    """What one reader makes of one input."""
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, CASE_SECONDS)
         target.read(data)
-    except target.refusals:
-        return False, None
+    except target.refusals as refusal:
+        return Outcome(place=_place(refusal))
     except Hang:
-        return False, "ran past its limit"
+        return Outcome(finding="ran past its limit")
     except MemoryError:
-        return False, "out of memory"
+        return Outcome(finding="out of memory")
     except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if "/reprodb/" in f.filename]
-        last = frames[-1] if frames else traceback.extract_tb(error.__traceback__)[-1]
-        return (
-            False,
-            f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno} ({last.name}): {error}"[
-                :300
-            ],
-        )
+        return Outcome(finding=f"{type(error).__name__} at {_place(error)}: {error}"[:300])
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return True, None
+    return Outcome(taken=True)
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the package (else of anything) that the error went through."""
+    trace, found, last = error.__traceback__, None, "?"
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        last = f"{code.co_filename}:{trace.tb_lineno}"
+        if code.co_filename.startswith(PACKAGE):
+            found = last.removeprefix(PACKAGE)
+        trace = trace.tb_next
+    return found or last
 
 
 def fuzz(
@@ -91,13 +109,17 @@ def fuzz(
     with limited():
         while (cases is None or done < cases) and (deadline is None or time.monotonic() < deadline):
             for target in rng.choices(chosen, weights, k=64):
-                data = mutated(rng, seeds[target.name])
-                taken, finding = attempt(target, data)
-                tally.cases[target.name] = tally.cases.get(target.name, 0) + 1
-                tally.taken[target.name] = tally.taken.get(target.name, 0) + taken
+                name = target.name
+                data = target.spoilt(rng, seeds[name])
+                outcome = attempt(target, data)
+                tally.cases[name] = tally.cases.get(name, 0) + 1
+                tally.taken[name] = tally.taken.get(name, 0) + outcome.taken
                 done += 1
-                if finding is not None:
-                    tally.findings.setdefault(f"{target.name}: {finding.partition(': ')[0]}", (finding, data))
+                if outcome.place is not None:
+                    tally.places.setdefault(name, set()).add(outcome.place)
+                if outcome.finding is not None:
+                    key = f"{name}: {outcome.finding.partition(': ')[0]}"
+                    tally.findings.setdefault(key, (outcome.finding, data))
 
 
 def keep(tally: Tally, folder: Path) -> None:

@@ -19,6 +19,7 @@ _SPICE = (
 LONGEST = 1 << 16
 
 Mutation = Callable[[random.Random, bytes, Sequence[bytes]], bytes]
+Mutator = Callable[[random.Random, Sequence[bytes]], bytes]  # a case from the valid texts
 
 
 def _span(rng: random.Random, text: bytes, most: int = 64) -> tuple[int, int]:
