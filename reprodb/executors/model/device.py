@@ -82,6 +82,17 @@ class Memory:
             [(r.address, r.end, r.data.ctypes.data - r.address, r.writable) for r in self.regions], object
         ).reshape(-1, 4)
         self.table = np.array([[int(x) & (2**64 - 1) for x in row] for row in self.table], np.uint64)
+        self.bounds: dict[str, tuple[int, int]] = {}
+
+    def bound(self, rows: Mapping[str, tuple[int, int]]) -> None:
+        """From now on kernels may access of these inputs and buffers the bytes from one number to another.
+
+        Launches must forget what they have looked up (`Launch.forget`).
+        """
+        self.bounds = dict(rows)
+        for place, region in enumerate(self.regions):
+            if region.name in rows and place < len(self.inputs) + len(self.buffers):
+                self.table[place, :2] = [region.address + at for at in rows[region.name]]
 
     def reset(self) -> None:
         """What holds at the start of a repetition: poison, zeros or copies, and variables as declared."""
@@ -255,6 +266,10 @@ class Launch:
         self.params[:] = params
         for axis in range(3):
             self._put(layout.L_NCTAID + 4 * axis, 4, stage.grid[axis])
+
+    def forget(self) -> None:
+        """Where each instruction found memory last: bounds have changed."""
+        self.sites.fill(0)
 
     def call(self, warp: int, log: int) -> None:
         """From now on the scheduler calls that function for a warp's turn; `log` is its log's address."""

@@ -88,6 +88,12 @@ def _access(site: Site, address: int, lowered: Lowered, launch: Launch, memory: 
         return f"{what} of .{space} memory, beyond its end (offset {offset})"
     for region in memory.regions:
         if region.address <= address and address + site.nbytes <= region.end:
+            if _outside_rows(region, address, site.nbytes, memory):
+                first, after = memory.bounds[region.name]
+                own, at = f"this launch's rows of {region.name}", address - region.address
+                if at < first:
+                    return f"{what}, {first - at} bytes before {own}"
+                return f"{what}, {at - first} bytes into {own}, which have {after - first} bytes"
             return f"{what} into {region.name}, which kernels may only read"
     near = min(memory.regions, key=lambda r: _distance(r, address), default=None)
     if near is None or _distance(near, address) > layout.SPACING // 4:
@@ -97,12 +103,22 @@ def _access(site: Site, address: int, lowered: Lowered, launch: Launch, memory: 
     return f"{what}, {address - near.address} bytes into {near.name}, which has {len(near.data)} bytes"
 
 
+def _outside_rows(region: Region, address: int, nbytes: int, memory: Memory) -> bool:
+    """Whether an access meets rows of another launch."""
+    if region.name not in memory.bounds or not region.address <= address < region.end:
+        return False
+    first, after = memory.bounds[region.name]
+    return not first <= address - region.address <= after - nbytes
+
+
 def _distance(region: Region, address: int) -> int:
     """Bytes from an address to the nearest one of a region."""
     return max(region.address - address, address - region.end, 0)
 
 
 def _access_remedy(site: Site, address: int, memory: Memory) -> str:
+    if any(_outside_rows(r, address, site.nbytes, memory) for r in memory.regions):
+        return "a launch has BATCH rows: let no thread go beyond them"
     inside = any(r.address <= address < r.end and not r.writable for r in memory.regions)
     if site.writes and inside:
         return 'declare a buffer with init = "copy:NAME" for what a kernel changes in place'

@@ -235,8 +235,11 @@ def serve(
         for each in runs:
             each.reshape(composed.batch, widths)
         for launch in range(composed.launches):
+            # No launch has a right to the rows of another, although they lie in the same buffers here.
+            first, after = launch * composed.batch, (launch + 1) * composed.batch
+            memory.bound({name: (first * width, after * width) for name, width in widths.items()})
             for each in runs:
-                each.begin_at(launch * composed.batch)
+                each.begin_at(first)
                 each.execute(scheduler.mix(seed ^ launch), number)
         for buffer in case.recorded:
             pieces[buffer.name].append(serving.part(buffer, memory.buffers[buffer.name].data, composed))

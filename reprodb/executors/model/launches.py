@@ -86,7 +86,8 @@ class StageRun:
                 self.moving.append((place, int(place[0]), widths[arg.name]))
 
     def begin_at(self, row: int) -> None:
-        """The next launch's requests begin at this row."""
+        """The next launch's requests begin at this row, and its memory has other bounds."""
+        self.launch.forget()
         for place, first, width in self.moving:
             place[0] = first + row * width
 
