@@ -46,12 +46,13 @@ def import_(files: FilesArgument, database: DatabaseOption = None) -> None:
     """
     from reprodb.render.text import count
     from reprodb.store import open_store
-    from reprodb.store.bundles import import_bundle
+    from reprodb.store.bundles import checked, merge
 
-    with open_store(database, write=True) as store:
+    # Before the database is opened: a bundle that is refused must not have made one.
+    with checked(files) as whole, open_store(database, write=True) as store:
         for note in store.notes:
             typer.echo(note, err=True)
-        done = import_bundle(store, files)
+        done = merge(store, whole)
         typer.echo(
             f"{store.location}: "
             f"{count(done.new_runs, 'new run')} with {count(done.new_results, 'new result')}; "

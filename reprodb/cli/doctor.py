@@ -164,14 +164,20 @@ def tools() -> Iterator[Check]:
 
 def places(db: str | None, store: Path) -> Iterator[Check]:
     """What has to be written: the database, the artifact store, the cache folder."""
+    from reprodb.errors import UsageError
+    from reprodb.store.location import locate
     from reprodb.toolchains.places import cache_folder
 
-    url = db or os.environ.get("REPRODB_DB") or "reprodb.db"
-    if "://" not in url or url.startswith("sqlite:///"):
-        path = Path(url.removeprefix("sqlite:///"))
-        yield _writable("database", path, f"name another with --db (or REPRODB_DB): {path} cannot be written")
+    try:
+        path = locate(db).path
+    except UsageError as error:
+        yield Check("place", "database", False, error.problem, error.remedy or f"allowed: {error.allowed}")
     else:
-        yield _connects(url)
+        if path is None:
+            yield _connects(db)
+        else:
+            remedy = f"name another with --db (or REPRODB_DB): {path} cannot be written"
+            yield _writable("database", path, remedy)
     yield _writable("store", store, "name a writable folder with --store")
     yield _writable("cache", cache_folder(), "name a writable folder in REPRODB_CACHE")
 
@@ -230,7 +236,7 @@ def _writable(name: str, path: Path, remedy: str) -> Check:
     return Check("place", name, ok, f"{path}: {state}", "" if ok else remedy)
 
 
-def _connects(url: str) -> Check:
+def _connects(url: str | None) -> Check:
     from reprodb.errors import ReprodbError
     from reprodb.store import open_store
 

@@ -6,8 +6,8 @@ import base64
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -201,20 +201,42 @@ def _info(name: str) -> zipfile.ZipInfo:
 # --- Import ------------------------------------------------------------------------------------
 
 
-def import_bundle(store: Store, paths: Iterable[Path]) -> Imported:
-    """Merges bundles into the database in one transaction; again is no change, and order does not matter.
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Bundles that passed every check, and the runs that they hold together."""
 
-    Every bundle is checked whole before anything is written. Raises StoreError for one that fails any check,
-    and where one run has two different results for a row: it names both sources.
+    bundles: tuple[Bundle, ...]
+    merged: dict[str, _Merged]
+
+
+@contextmanager
+def checked(paths: Iterable[Path]) -> Iterator[Checked]:
+    """Bundles, each checked whole and against the others; needs no database, which then need not be there.
+
+    Raises StoreError for one that fails any check, and where one run has two different results for a row: it
+    names both sources.
     """
     with ExitStack() as stack:
-        bundles = [stack.enter_context(Bundle(path)) for path in paths]
+        bundles = tuple(stack.enter_context(Bundle(path)) for path in paths)
         if not bundles:
             raise UsageError("no bundle to import", remedy="name one: reprodb import FILE")
-        merged = _merge(bundles)
-        return store.write(
-            lambda connection, known: _import(connection, known, str(store.location), bundles, merged)
-        )
+        yield Checked(bundles, _merge(bundles))
+
+
+def merge(store: Store, whole: Checked) -> Imported:
+    """Merges checked bundles into the database in one transaction; again is no change.
+
+    Raises StoreError where the database has another result for a row: it names both sources.
+    """
+    return store.write(
+        lambda connection, known: _import(connection, known, str(store.location), whole.bundles, whole.merged)
+    )
+
+
+def import_bundle(store: Store, paths: Iterable[Path]) -> Imported:
+    """Checks bundles and merges them into an open database. Raises as both steps do."""
+    with checked(paths) as whole:
+        return merge(store, whole)
 
 
 @dataclass(slots=True)

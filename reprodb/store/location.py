@@ -11,6 +11,11 @@ from reprodb.errors import UsageError
 
 DEFAULT = "reprodb.db"
 _ALLOWED = "a file's path, sqlite:///PATH, or postgresql+psycopg://USER@HOST/DATABASE"
+# What people write where a URL belongs: a scheme with a slash or colon lost, keywords as psql takes them.
+_CONNECTION = re.compile(
+    r"^(?:postgres\w*|sqlite)(?:\+\w+)?(?:/*:/*|//)|^\s*(?:host|hostaddr|port|user|password|dbname|service)\s*=",
+    re.IGNORECASE,
+)
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 
 
@@ -49,6 +54,13 @@ def locate(url: str | None) -> Location:
     if not separator:
         if text == ":memory:":
             raise UsageError("a database in memory keeps nothing", allowed=_ALLOWED)
+        if _CONNECTION.search(text):
+            # Not shown: a password may stand anywhere in it. As a path it would be a new, empty history.
+            raise UsageError(
+                "the database is given as a connection string that is no URL",
+                allowed=_ALLOWED,
+                remedy="a file of such a name: put ./ before it",
+            )
         return Location(path=Path(text))
     if scheme in ("sqlite", "sqlite+pysqlite"):
         if not rest.startswith("/") or len(rest) == 1 or rest == "/:memory:":

@@ -29,11 +29,11 @@ SCHEMA = Schema(("0001",), (_FOLDER / "versions",))
 
 
 def version(connection: Connection) -> str | None:
-    """The schema's version; None where the database has no table of ours."""
+    """The schema's version, or versions, which none has; None where the database has no table of ours."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608
-    return found or ""
+    query = text(f"SELECT version_num FROM {VERSION_TABLE} ORDER BY version_num")  # noqa: S608
+    return " and ".join(str(number) for number in connection.scalars(query))
 
 
 def check_version(found: str | None, schema: Schema, location: str) -> bool:

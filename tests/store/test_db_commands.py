@@ -125,6 +125,10 @@ def test_export_and_import(made: Path, tmp_path: Path, run: Call) -> None:
     done = run("import", "bad.reprodb")
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("reprodb: bundle bad.reprodb is not a bundle, or truncated\n")
+    # A bundle that is refused, or not there, makes no database.
+    for wrong_file in ("bad.reprodb", "absent.reprodb"):
+        assert run("import", "nights.reprodb", wrong_file, "--db", "fresh.db").returncode == 4
+        assert not (tmp_path / "fresh.db").exists()
 
 
 def test_the_documented_query_and_tables(made: Path) -> None:

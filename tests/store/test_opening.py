@@ -82,6 +82,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut by a byte": (_cut(lambda size: size - 1), "truncated"),
     "text": (lambda path: path.write_text("hello\n" * 100), "not a SQLite database"),
     "foreign": (_foreign, "another program's"),
+    "two schemas": (
+        lambda path: sql(path, "INSERT INTO reprodb_schema VALUES ('0002')"),
+        "has schema '0001 and 0002', which",
+    ),
     "newer schema": (
         lambda path: sql(path, "UPDATE reprodb_schema SET version_num = '9999'"),
         "newer one wrote",
@@ -216,6 +220,19 @@ def test_other_databases_are_refused(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["host=h password=secret dbname=d", "password = secret", "postgresql:/u:secret@h/d", "sqlite:/secret.db",
+     "postgresql//u:secret@h/d", "Postgresql+psycopg:u:secret@h/d"],
+)  # fmt: skip
+def test_a_connection_string_that_is_no_url_is_no_new_file(text: str, tmp_path: Path) -> None:
+    """As a path it would be an empty history of its own, with the password in its name."""
+    with pytest.raises(UsageError, match="a connection string that is no URL") as caught:
+        open_store(text, write=True)
+    assert "secret" not in str(caught.value)
+    assert locate(f"./{text}").path == Path(text)
 
 
 @pytest.mark.parametrize(
