@@ -78,6 +78,7 @@ class Plan:
     skipped: tuple[SkippedProfile, ...]
     repetitions: int
     left_out: Pairs = ()  # kernels that lack something here, with what
+    every_pair: bool = False  # probe arrival orders with as many pairs as fixed ones
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -245,7 +246,7 @@ def carry_out(
     if not (requests or programs):
         return
     builder = _Builder(planned.suite, requests, probes, programs, store, pool, jobs, no_compile)
-    orders = OrderTaker(pool, Orders(store.root), seed)
+    orders = OrderTaker(pool, Orders(store.root), seed, every_pair=planned.every_pair)
     builder.start()
     try:
         yield from _execute(planned, builder, pool, lane, orders, seed=seed, progress=progress)

@@ -573,7 +573,8 @@ class Fingerprint:
 
     `pairs` are (i, j, leaves under the smallest subtree that holds both), of the first repetition; `rounds`
     has one digest a repetition; `tree` is the whole tree of few elements, `((0 1) (2 3))`. Where no order can
-    be measured there are no rounds, and `reason` says why.
+    be measured there are no rounds, and `reason` says why. `launches` says how often an arrival order was
+    executed to see whether it differs; 0 for a fixed order.
     """
 
     n: int = 0
@@ -581,6 +582,7 @@ class Fingerprint:
     rounds: tuple[str, ...] = ()
     tree: str = ""
     reason: str = ""
+    launches: int = later(0)
 
     @property
     def digest(self) -> str | None:

@@ -24,8 +24,10 @@ PROBED = ("float32", "float64", "bfloat16")
 PER_LEVEL = 4
 # Up to so many elements every pair is asked, and the tree itself recovered.
 SMALL = 64
-# How often an arrival-order kernel is probed; a fixed order is the same every time.
+# How often an arrival order is probed with each pair; a fixed order is the same every time.
 ROUNDS = 2
+# Pairs that an arrival order is asked about until two repetitions differ, which is all there is to know.
+SAMPLE = 6
 
 Tree = int | tuple["Tree", ...]
 Triple = tuple[int, int, int]
@@ -46,6 +48,14 @@ def pairs(n: int) -> tuple[tuple[int, int], ...]:
                 break
         found.update(level)
     return tuple(found)
+
+
+def sample(n: int) -> tuple[tuple[int, int], ...]:
+    """A few of the pairs, spread over the distances, the middle ones first: those seldom meet in a block."""
+    every = pairs(n)
+    count = min(SAMPLE, len(every))
+    places = [(2 * place + 1) * len(every) // (2 * count) for place in range(count)]
+    return tuple(every[place] for place in sorted(places, key=lambda place: abs(2 * place - len(every))))
 
 
 def misfit(kernel: Kernel) -> str:
@@ -69,15 +79,16 @@ def misfit(kernel: Kernel) -> str:
     return ""
 
 
-def fingerprint_of(n: int, rounds: tuple[tuple[Triple, ...], ...]) -> Fingerprint:
+def fingerprint_of(n: int, rounds: tuple[tuple[Triple, ...], ...], launches: int = 0) -> Fingerprint:
     """The fingerprint of answers, one round a repetition; each triple is (i, j, leaves)."""
     digests = tuple(
         content_key("reprodb.order/1", str(n), *(f"{i} {j} {leaves}" for i, j, leaves in answers))
         for answers in rounds
     )
     first = rounds[0]
-    tree = recover(n, first) if n <= SMALL and len(set(digests)) == 1 else None
-    return Fingerprint(n, first, digests, written(tree) if tree is not None else "")
+    whole = n <= SMALL and len(first) == n * (n - 1) // 2 and len(set(digests)) == 1
+    tree = recover(n, first) if whole else None
+    return Fingerprint(n, first, digests, written(tree) if tree is not None else "", launches=launches)
 
 
 def recover(n: int, answers: tuple[Triple, ...]) -> Tree | None:
@@ -203,9 +214,17 @@ def phrase(found: Fingerprint) -> str:
         return f"not applicable: {found.reason}"
     count = len(found.pairs)
     asked = f"{count} pair{'s' * (count != 1)} of {found.n:,} elements"
-    if found.distinct > 1:
-        return f"{found.distinct} orders in {len(found.rounds)} repetitions ({asked})"
+    if found.launches or found.distinct > 1:
+        return f"{_arrival(found)} ({asked})"
     return f"{found.digest[:16]} ({asked})"
+
+
+def _arrival(found: Fingerprint) -> str:
+    """What was seen of an order that may be another one every time."""
+    launches = f"{found.launches} launch{'es' * (found.launches != 1)}"
+    if found.distinct > 1:
+        return "arrival order: differs between repetitions" + (f", seen in {launches}" * bool(found.launches))
+    return f"arrival order: did not differ in {launches}"
 
 
 def difference(before: Fingerprint | None, after: Fingerprint | None) -> tuple[bool | None, str]:
@@ -215,10 +234,10 @@ def difference(before: Fingerprint | None, after: Fingerprint | None) -> tuple[b
             return None, f"not applicable: {side.reason}"
     if before is None or after is None:
         return None, "probed on one side alone" if before or after else ""
-    if [p[:2] for p in before.pairs] != [p[:2] for p in after.pairs]:
+    if before.n != after.n:
         return None, f"of {before.n:,} and of {after.n:,} elements"
-    if before.distinct > 1 or after.distinct > 1:
-        seen = len(set(before.rounds) | set(after.rounds))
-        return None, f"arrival order: {seen} orders in {len(before.rounds) + len(after.rounds)} repetitions"
+    free = [side for side in (before, after) if side.launches or side.distinct > 1]
+    if free:
+        return None, _arrival(max(free, key=lambda side: side.distinct))
     moved = sum(a != b for a, b in zip(before.pairs, after.pairs, strict=True))
     return (False, f"{moved} of {len(after.pairs)} pairs meet elsewhere") if moved else (True, "")

@@ -63,13 +63,15 @@ class Orders:
 class OrderTaker:
     """The fingerprints of a run's rows, each distinct one taken once, by a task of its own in the pool.
 
-    `campaign` is the run's seed: the arrival orders that are probed are the same for all profiles.
+    `campaign` is the run's seed: the arrival orders that are probed are the same for all profiles. With
+    `every_pair` they are asked about as many pairs as fixed orders are.
     """
 
-    def __init__(self, pool: Pool, kept: Orders, campaign: str) -> None:
+    def __init__(self, pool: Pool, kept: Orders, campaign: str, *, every_pair: bool = False) -> None:
         self._pool = pool
         self._kept = kept
         self._campaign = campaign
+        self._every_pair = every_pair
         self._known: dict[str, Fingerprint] = {}
         self._waiting: dict[str, list[Row]] = {}
         self._asked: dict[int, tuple[str, bool]] = {}  # ticket → key, and whether it may be kept
@@ -98,7 +100,10 @@ class OrderTaker:
             self._waiting[key] = [row]
             # A library may be another one tomorrow, under the same name and files.
             self._asked[ticket] = (key, kernel.determinism.guaranteed and kernel.program is None)
-            self._pool.submit(ticket, Task(artifact, kernel, 1, seed, probing=True, prepared=prepared))
+            task = Task(
+                artifact, kernel, 1, seed, probing=True, every_pair=self._every_pair, prepared=prepared
+            )
+            self._pool.submit(ticket, task)
         return found
 
     def answered(self, ticket: int, outcome: Outcome) -> Iterator[tuple[Row, Fingerprint]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import io
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -15,8 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprodb import ordering
-from reprodb.domain import Artifact, Determinism, Fingerprint, Kernel, Lane, OrderProbe, Status
+from reprodb.domain import (
+    Artifact,
+    Case,
+    CodeOrigin,
+    Determinism,
+    Fingerprint,
+    Kernel,
+    Lane,
+    OrderProbe,
+    OutputSamples,
+    Samples,
+    Status,
+)
 from reprodb.executors.base import Platform
+from reprodb.executors.probing import probe
 from reprodb.executors.task import Outcome, Task
 from reprodb.ordering import Tree, Triple
 from reprodb.orders import Orders, OrderTaker
@@ -137,9 +151,23 @@ def test_differences_in_words() -> None:
     assert ordering.difference(pairwise, in_turn) == (False, "2 of 3 pairs meet elsewhere")
     assert ordering.difference(None, None) == (None, "")
     assert ordering.difference(pairwise, None) == (None, "probed on one side alone")
-    assert ordering.difference(two, pairwise) == (None, "arrival order: 2 orders in 3 repetitions")
+    assert ordering.difference(two, pairwise) == (None, "arrival order: differs between repetitions")
     assert ordering.difference(Fingerprint(reason="why"), pairwise) == (None, "not applicable: why")
-    assert ordering.phrase(two) == "2 orders in 2 repetitions (3 pairs of 3 elements)"
+    assert ordering.phrase(two) == "arrival order: differs between repetitions (3 pairs of 3 elements)"
+    other = replace(pairwise, n=4)
+    assert ordering.difference(pairwise, other) == (None, "of 3 and of 4 elements")
+
+
+def test_what_is_said_of_an_arrival_order() -> None:
+    fixed = ordering.fingerprint_of(100, (((0, 1, 2),),))
+    calm = ordering.fingerprint_of(100, (((0, 64, 9), (1, 2, 3)),) * 2, 13)
+    free = ordering.fingerprint_of(100, (((0, 64, 9),), ((0, 64, 7),)), 3)
+    assert ordering.phrase(calm) == "arrival order: did not differ in 13 launches (2 pairs of 100 elements)"
+    seen = "arrival order: differs between repetitions, seen in 3 launches"
+    assert ordering.phrase(free) == f"{seen} (1 pair of 100 elements)"
+    assert ordering.difference(calm, calm) == (None, "arrival order: did not differ in 13 launches")
+    assert ordering.difference(calm, free) == ordering.difference(free, fixed) == (None, seen)
+    assert ordering.difference(fixed, calm) == (None, "arrival order: did not differ in 13 launches")
 
 
 def probed(**changes: object) -> Kernel:
@@ -205,7 +233,14 @@ def test_an_arrival_order_is_another_one_in_every_repetition(store: Path) -> Non
         *("order", "sum_tree_atomic", "--n", 2000, "--device", "model", "--store", store, "--json")
     )
     (row,) = said.json["orders"]
-    assert (row["fingerprint"]["repetitions"], row["fingerprint"]["distinct"]) == (2, 2)
+    found = row["fingerprint"]
+    assert (found["repetitions"], found["distinct"]) == (2, 2)
+    assert found["launches"] == 1 + 2 * found["pairs"] <= 13
+    # Every pair on demand, however early two repetitions differed.
+    asked = ("--n", 2000, "--device", "model", "--store", store, "--json", "--every-pair")
+    (row,) = valid(reprodb("order", "sum_tree_atomic", *asked).json, "order")["orders"]
+    found = row["fingerprint"]
+    assert (found["pairs"], found["launches"], found["distinct"]) == (44, 89, 2)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +324,54 @@ def test_a_night_without_orders_measures_none(store: Path, tmp_path: Path) -> No
 
 
 def test_probing_is_bounded() -> None:
-    """What docs/order.md says: pairs and the sum of ones."""
+    """What docs/order.md says: pairs and the sum of ones, and two repetitions of a few pairs."""
     assert [len(ordering.pairs(n)) + 1 for n in (64, 1 << 22, 1 << 24)] == [2017, 89, 97]
+    assert {1 + ordering.ROUNDS * len(ordering.sample(n)) for n in (5, 64, 1 << 22, 1 << 24)} == {13}
+    assert [len(ordering.sample(n)) for n in (2, 3, 4)] == [1, 3, 6]
+
+
+def test_a_sample_of_pairs_is_spread_over_the_distances() -> None:
+    found = ordering.sample(1 << 22)
+    assert set(found) <= set(ordering.pairs(1 << 22))
+    assert [(i ^ j).bit_length() - 1 for i, j in found] == [12, 9, 5, 16, 20, 1]
+
+
+@given(st.integers(2, 1 << 24))
+def test_a_sample_is_inside_and_distinct(n: int) -> None:
+    found = ordering.sample(n)
+    assert len(set(found)) == len(found) >= 1
+    assert all(0 <= i < j < n for i, j in found)
+
+
+def arriving(answer_of: Callable[[int], int], *, every_pair: bool = False) -> tuple[Fingerprint, int]:
+    """The fingerprint of a kernel without an order whose n-th launch answers so, and its launches."""
+    answered = list[int]()
+
+    class Answers:
+        def execute(
+            self, artifact: Artifact, kernel: Kernel, case: Case, repetitions: int, *, seed: int
+        ) -> Samples:
+            for _ in range(repetitions):
+                ones = case.inputs[0].pattern == "ones"
+                answered.append(case.n if ones else answer_of(len(answered)))
+            patterns = tuple(np.float32(answer).tobytes() for answer in answered[-repetitions:])
+            output = OutputSamples(kernel.cases[0].buffers[0], patterns, tuple(range(repetitions)))
+            return Samples((output,), CodeOrigin.CUBIN, 0.0)
+
+    kernel = probed(determinism=Determinism.NOT_GUARANTEED)
+    task = Task(Artifact(make_build()), kernel, 1, probing=True, every_pair=every_pair)
+    return probe(Answers(), task), len(answered)  # type: ignore[arg-type]
+
+
+def test_an_arrival_order_is_asked_until_two_repetitions_differ() -> None:
+    at_once, launches = arriving(lambda launch: launch)
+    assert (at_once.distinct, at_once.launches, launches) == (2, 3, 3)
+    in_time, launches = arriving(lambda launch: launch if launch > 6 else 5)
+    assert (in_time.distinct, in_time.launches, launches) == (2, 9, 9)
+    never, launches = arriving(lambda launch: 5)
+    assert (never.distinct, never.launches, launches) == (1, 13, 13)
+    every, launches = arriving(lambda launch: launch, every_pair=True)
+    assert (len(every.pairs), every.launches, launches) == (92, 185, 185)
 
 
 def test_an_arrival_order_is_taken_anew_in_every_run(tmp_path: Path) -> None:
@@ -339,9 +420,9 @@ def test_probing_inputs_do_not_pile_up_on_a_device() -> None:
         (ctypes.c_float * 1).from_address(total)[0] = float(np.add.accumulate(values)[-1])
 
     kernel = a_kernel()
-    probe = OrderProbe(kernel.cases[0].inputs[0].name, "total")
+    wanted = OrderProbe(kernel.cases[0].inputs[0].name, "total")
     executor = CudaExecutor(FakeCupy({"sum": (3, total_of)}), 0, Arrays())
-    task = Task(an_artifact(), replace(kernel, fingerprint=probe), 1, probing=True)
+    task = Task(an_artifact(), replace(kernel, fingerprint=wanted), 1, probing=True)
     outcome = perform(executor, task, Arrays())
     assert outcome.fingerprint is not None, outcome.error
     n = kernel.cases[0].n

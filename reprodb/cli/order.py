@@ -44,6 +44,10 @@ def order(
             "--n", min=2, max=1 << 24, help="Elements, instead of its cases'; up to 64 draw a tree."
         ),
     ] = None,
+    every_pair: Annotated[
+        bool,
+        typer.Option("--every-pair", help="Ask an arrival order about all pairs too, not until it differs."),
+    ] = False,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Write the tree's drawing.")
     ] = None,
@@ -78,7 +82,7 @@ def order(
         jobs=jobs,
         arch=arch,
     )
-    results = measured(options, n)
+    results = measured(options, n, every_pair=every_pair)
     trees = [r for r in results if r.fingerprint and r.fingerprint.tree]
     if svg is not None and len(trees) != 1:
         raise UsageError(
@@ -99,7 +103,7 @@ def order(
     raise typer.Exit(int(Exit.CLEAN if known else Exit.NO_ANSWER))
 
 
-def measured(options: RunOptions, n: int | None) -> list[Result]:
+def measured(options: RunOptions, n: int | None, *, every_pair: bool = False) -> list[Result]:
     """A result with its fingerprint for each kernel, case and profile, sorted by them."""
     from dataclasses import replace
 
@@ -115,7 +119,8 @@ def measured(options: RunOptions, n: int | None) -> list[Result]:
             kernel = build.kernel if n is None else resized(root, build.kernel, n)
             kernel = replace(kernel, fingerprint=kernel.fingerprint or _asked(kernel))
             builds.append(replace(build, kernel=kernel, cases=kernel.cases))
-        with closing(bench.results(replace(plan, builds=tuple(builds)), "order")) as made:
+        asked = replace(plan, builds=tuple(builds), every_pair=every_pair)
+        with closing(bench.results(asked, "order")) as made:
             return sorted((result for result, _ in made), key=lambda r: r.row)
 
 

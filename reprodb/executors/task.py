@@ -47,6 +47,7 @@ class Task:
     repetitions: int
     seed: int = 0
     probing: bool = False  # ask for the order fingerprint alone
+    every_pair: bool = False  # also of a kernel that guarantees no order
     prepared: Prepared = UNPREPARED
     condition: str = PLAIN
 

@@ -244,6 +244,7 @@ def fingerprint_record(found: Fingerprint) -> dict[str, Any]:
         "pairs": len(found.pairs),
         "repetitions": len(found.rounds),
         "distinct": found.distinct,
+        "launches": found.launches or None,
         "tree": found.tree or None,
         "reason": found.reason,
     }
