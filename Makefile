@@ -30,8 +30,11 @@ setup: $(RUNTIME)
 nightly: $(RUNTIME)
 	$(REPRODB) nightly $(foreach p,$(PROFILES),--profile $(p)) $(ARGS)
 
+# A file is one worker's, so that what its tests share is made once; tests/conftest.py says which come first.
+# Hundreds of interpreters are started: they read compiled modules, also where the environment says not to keep any.
+test soak test-gpu: export PYTHONDONTWRITEBYTECODE :=
 test: $(DEV) system-packages
-	$(PY) -m pytest -n auto --dist loadgroup -m "not gpu and not soak" $(ARGS)
+	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not gpu and not soak" $(ARGS)
 
 check: $(DEV)
 	$(PY) -m ruff check

@@ -56,8 +56,6 @@ HERE = (
     "1",
 )
 
-pytestmark = pytest.mark.xdist_group("atlas")
-
 
 @pytest.fixture(scope="module")
 def measured() -> Atlas:

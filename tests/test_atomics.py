@@ -9,8 +9,6 @@ from reprodb.domain import BuildRequest, Profile, SourceFile
 from reprodb.toolchains.pool import compile_all
 from tests.toolchains_here import nvrtc13
 
-pytestmark = pytest.mark.xdist_group("family")
-
 KERNEL = 'extern "C" __global__ void NAME(const float* x, PARAMETER) { BODY }'
 SWAP = "WORD old = *w, seen; do { seen = old; old = atomicCAS(w, seen, NEXT); } while (old != seen);"
 HELPERS = """

@@ -42,8 +42,6 @@ MEASURED = json.loads(
     (Path(__file__).parents[1] / "reports" / "evidence" / "nvrtc-releases-h200.json").read_text()
 )["bits"]
 
-pytestmark = pytest.mark.xdist_group("bisect")
-
 
 def reprodb(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Run a command in a folder: exit code, standard output, standard error."""

@@ -93,7 +93,6 @@ def test_an_artifact_is_whole(tmp_path: Path, find: object) -> None:
     assert flags_of(plain.build) == ("-std=c++17", "-fmad=true")
 
 
-@pytest.mark.xdist_group("nvcc12")
 def test_both_majors_of_nvcc(tmp_path: Path) -> None:
     """nvcc 12 is installed into the cache folder where the machine has none."""
     twelve, thirteen = build_all([asked(nvcc12()), asked(nvcc13())], ArtifactStore(tmp_path))

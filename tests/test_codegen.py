@@ -347,9 +347,6 @@ extern "C" __global__ void partials(const float* x, unsigned n, float* out)
     out[0] = sum;
 }
 """
-# One worker compiles for all of them.
-pytestmark = pytest.mark.xdist_group("codegen")
-
 ARCHS = ("sm_75", "sm_80", "sm_90")
 NVIDIA = find_spec("nvidia")
 assert NVIDIA is not None and NVIDIA.submodule_search_locations, "install reprodb[cpu]: NVRTC and nvdisasm"

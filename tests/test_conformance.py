@@ -24,9 +24,6 @@ from tests.model.reference import Order, Refused
 from tests.model.reference.suite import run_case
 from tests.toolchains_here import nvcc13, nvrtc12, nvrtc13
 
-# One worker compiles the suite once.
-pytestmark = pytest.mark.xdist_group("conformance")
-
 ROOT = Path(__file__).parent / "suites" / "conformance"
 COMPILERS = {"nvrtc12": nvrtc12, "nvrtc13": nvrtc13, "nvcc13": nvcc13}
 FLAGS = ("default", "no-fmad", "fast-math")

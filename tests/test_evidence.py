@@ -19,9 +19,6 @@ from reprodb.store.store import Store
 from reprodb.suite import bundled_suite, load_suite
 from reprodb.toolchains import catalog
 
-# One worker imports the bundles once.
-pytestmark = pytest.mark.xdist_group("evidence")
-
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "reports" / "evidence"
 BUNDLES = ("h200-suite-1", "h200-suite-2", "h200-edits")

@@ -16,8 +16,6 @@ from reprodb.store.bundles import import_bundle
 from reprodb.store.store import Store
 from tests.test_evidence import EVIDENCE, rows
 
-pytestmark = pytest.mark.xdist_group("evidence-family")
-
 BUNDLES = ("batch", "compositions", "family", "libraries", "night-cuda12", "night-cuda13")
 PROFILES = {
     "default", "no-fmad", "fast-math", "cuda12", "cuda12-no-fmad", "nvcc12", "nvcc12-no-fmad", "nvcc13",

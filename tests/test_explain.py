@@ -32,9 +32,6 @@ SCHEMA = Path(__file__).parents[1] / "docs" / "schemas" / "explain.schema.json"
 FUSED = "0x00c80000"  # 1.5 * 2^-126 + 2^-130
 FLUSHED = "0x00c00000"  # the product gone: 1.5 * 2^-126
 
-# One worker records once for all of them.
-pytestmark = pytest.mark.xdist_group("explain")
-
 
 def reprodb(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Run a command in a folder: exit code, standard output, standard error."""

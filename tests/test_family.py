@@ -21,8 +21,6 @@ from tests import orders
 from tests.built import built
 from tests.command import reprodb
 
-pytestmark = pytest.mark.xdist_group("family")
-
 Array = NDArray[Any]
 Answers = Mapping[str, Array]
 

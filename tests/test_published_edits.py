@@ -17,9 +17,6 @@ from reprodb.cli.progress import listener
 from reprodb.store import open_store
 from tests.command import Said, reprodb
 
-# One worker executes the suite once for all of them.
-pytestmark = pytest.mark.xdist_group("published-edits")
-
 SUITE = Path(__file__).parent / "suites" / "edits"
 TOTAL = "0x4b25426d"  # published for the unedited tree
 

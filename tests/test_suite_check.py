@@ -18,8 +18,6 @@ from reprodb.toolchains import catalog
 from tests.built import built
 from tests.command import SCHEMAS, reprodb, valid
 
-pytestmark = pytest.mark.xdist_group("family")
-
 MANIFEST = """\
 [kernel]
 name = "NAME"

@@ -235,7 +235,6 @@ def test_a_wheel_that_lays_cicc_elsewhere_is_mended(tmp_path: Path) -> None:
 # --- The real ones
 
 
-@pytest.mark.xdist_group("nvcc12")
 def test_nvcc_12_from_debian_compiles_a_header_s_worth(tmp_path: Path) -> None:
     toolchain = nvcc12()
     assert toolchain.version.startswith("12.")

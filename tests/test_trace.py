@@ -44,9 +44,6 @@ from tests.command import Said, reprodb, valid
 SUITE = Path(__file__).parent / "suites" / "trace"
 EVIDENCE = Path(__file__).parents[1] / "reports" / "evidence"
 
-# One worker records once for all of them.
-pytestmark = pytest.mark.xdist_group("trace")
-
 
 # --- Aligning, on recordings made by hand ----------------------------------------------------------
 

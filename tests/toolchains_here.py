@@ -7,6 +7,7 @@ from functools import cache
 
 from reprodb.domain import Profile, Toolchain
 from reprodb.toolchains import catalog, install
+from tests import shared
 
 
 @cache
@@ -18,9 +19,12 @@ def here(compiler: str, toolkit: str, to_install: str = "") -> Toolchain:
     environ = dict(os.environ)
     if "REPRODB_TEST_CACHE" in environ:
         environ["REPRODB_CACHE"] = environ["REPRODB_TEST_CACHE"]
-    found = catalog.match(Profile("here", compiler, toolkit), catalog.find(environ))
+    wanted = Profile("here", compiler, toolkit)
+    found = catalog.match(wanted, catalog.find(environ))
     if found is None and to_install:
-        found = install.install(compiler, to_install, environ=environ)
+        with shared.alone("install"):
+            found = catalog.match(wanted, catalog.find(environ))  # another worker was first
+            found = found or install.install(compiler, to_install, environ=environ)
     assert found is not None, f"{compiler} {toolkit} is missing: {to_install or 'install the cpu extra'}"
     return found
 

@@ -9,7 +9,7 @@ import pytest
 from reprodb.cli import main
 from tests.render.test_render_browser import OPEN_ALL, look
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("real pages")]
+pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ("h200-suite-1", "h200-suite-2", "h200-edits")

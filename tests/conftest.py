@@ -1,0 +1,51 @@
+"""What holds the workers of `make test` together: the order of the files, and a folder that they share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+from tests import shared
+
+# A file is given to one worker whole, and the longest have to start first. By the seconds of CPU that each
+# takes; one that is not here takes less than the last of these.
+LONGEST = (
+    "tests/test_docs.py",
+    "tests/test_cases.py",
+    "tests/render/test_render_browser.py",
+    "tests/render/test_real_pages.py",
+    "tests/test_trace.py",
+    "tests/test_explain.py",
+    "tests/test_published_edits.py",
+    "tests/test_build_cli.py",
+    "tests/test_bad_input.py",
+    "tests/model/test_instructions.py",
+    "tests/test_workflows.py",
+    "tests/model/test_agreement.py",
+    "tests/test_codegen.py",
+    "tests/test_build.py",
+    "tests/store/test_check.py",
+    "tests/store/test_properties.py",
+    "tests/model/test_engine.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The folder is made before the workers start, and goes when they have ended."""
+    if shared.NAME not in os.environ:
+        folder = tempfile.mkdtemp(prefix="reprodb-tests-")
+        os.environ[shared.NAME] = folder
+
+        def clean() -> None:
+            del os.environ[shared.NAME]
+            shutil.rmtree(folder)
+
+        config.add_cleanup(clean)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
