@@ -98,6 +98,35 @@ def test_init_again_changes_nothing_and_keeps_what_is_ones_own(root: Path) -> No
     assert said.out.count("is there already") == len(FILES) + 2
 
 
+def test_init_keeps_bytes_that_are_no_text_and_lines_of_another_system(root: Path) -> None:
+    (root / ".gitignore").write_bytes(b"/caf\xe9\r\n/mine")
+    said = reprodb("init", folder=root)
+    assert (said.code, ".gitignore                        lines added" in said.out) == (0, True)
+    kept = (root / ".gitignore").read_bytes()
+    assert kept.startswith(b"/caf\xe9\r\n/mine\n/.venv/\n")
+    assert ".gitignore                        is there already" in reprodb("init", folder=root).out
+    assert (root / ".gitignore").read_bytes() == kept
+
+
+def test_a_gitignore_that_cannot_be_written_stops_all_of_it(root: Path) -> None:
+    (root / ".gitignore").mkdir()
+    assert reprodb("init", folder=root).code == 4
+    assert sorted(path.name for path in root.iterdir()) == [".git", ".gitignore"]
+
+
+def test_init_says_where_github_would_not_look(root: Path, tmp_path: Path) -> None:
+    inner = root / "gpu" / "kernels-here"
+    inner.mkdir(parents=True)
+    said = reprodb("init", folder=inner)
+    assert said.code == 0
+    assert "move gpu/kernels-here/.github/workflows/reprodb.yml to .github/workflows" in said.err
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    said = reprodb("init", folder=bare)
+    assert (said.code, "is in no git repository yet: git init" in said.err) == (0, True)
+    assert reprodb("init", folder=root).err == ""
+
+
 def test_a_file_that_says_something_else_stops_all_of_it_where_nobody_can_be_asked(root: Path) -> None:
     (root / "reprodb.toml").write_text("[gate]\naccuracy = false\n")
     piped = subprocess.run(
@@ -166,6 +195,7 @@ def test_every_way_to_write_a_parameter() -> None:
     { c[0] = a[0]; }
     }
     template <typename T> __global__ void cpp(T* x) { x[0] = 1; }
+    #define MACRO(name) extern "C" __global__ void name(float* x) { x[0] = 1; }
     __global__ void declared(float* x);
     """
     (signature,) = read_signatures(text, "k.cu")
@@ -201,6 +231,12 @@ def test_atomics_are_not_guaranteed_and_start_from_zero() -> None:
     assert sizes == {"partials": ("BLOCKS", "poison"), "total": (1, "zero")}
 
 
+def test_a_define_that_nothing_uses_is_left_out() -> None:
+    kernel = guessed('extern "C" __global__ void k(float* x) { x[0] = 1; }')["kernel"]
+    assert isinstance(kernel, dict)
+    assert kernel["defines"] == {"THREADS": 128}
+
+
 def test_a_constant_of_the_source_s_own_is_no_define() -> None:
     found = guessed(
         '#define THREADS 96\nextern "C" __global__ void k(const float* x, float* y)\n'
@@ -208,7 +244,7 @@ def test_a_constant_of_the_source_s_own_is_no_define() -> None:
     )
     assert isinstance(found["kernel"], dict)
     assert isinstance(found["stage"], list)
-    assert "THREADS" not in found["kernel"]["defines"]
+    assert "defines" not in found["kernel"]
     assert (found["stage"][0]["block"], found["stage"][0]["grid"]) == (96, 1)
 
 
@@ -226,6 +262,27 @@ def test_an_added_kernel_validates_or_leaves_nothing(root: Path) -> None:
     (root / "k2.cu").write_text(SCALE)
     said = reprodb("kernels", "add", "k2", root / "k2.cu", "--no-try", folder=root)
     assert (said.code, (root / "kernels/k2").exists()) == (2, False)
+
+
+def test_headers_that_stay_behind_are_told_and_those_outside_refused(root: Path) -> None:
+    (root / "helper.cuh").write_text("__device__ float helper(float x) { return x; }\n")
+    said = add(root, '#include "helper.cuh"\n' + SCALE)
+    assert said.code == 0, said.err
+    assert (
+        "check: k.cu includes helper.cuh, which is not in the suite yet: copy it into kernels/k" in said.out
+    )
+    said = add(root, '#include "../../helper.cuh"\n' + SCALE, "--force")
+    assert (said.code, "lies outside the suite" in said.err) == (2, True)
+    assert (root / "kernels/k/k.cu").read_text() == '#include "helper.cuh"\n' + SCALE
+
+
+@pytest.mark.parametrize("file", ["new\nline.cu", "sp ace.cu", "-dash.cu", "k\n[kernel].cu"])
+def test_names_that_no_source_has(root: Path, file: str) -> None:
+    (root / "kernels").mkdir()
+    (root / file).write_text(SCALE)
+    said = reprodb("kernels", "add", "k", root / file, "--no-try", folder=root)
+    assert (said.code, "has an unfit name" in said.err) == (2, True), said.err
+    assert list((root / "kernels").iterdir()) == []
 
 
 def test_a_source_in_the_suite_is_named_where_it_lies(root: Path) -> None:
@@ -247,6 +304,8 @@ def test_a_source_in_the_suite_is_named_where_it_lies(root: Path) -> None:
     [
         ("int x;", 'has no extern "C" __global__ function'),
         ("__global__ void k(float* x) { x[0] = 1; }", "k are C++"),
+        ('#define K extern "C" __global__ void\nK k(float* x) { x[0] = 1; }', "stands in a macro"),
+        ('#define D(f) extern "C" __global__ void f(float* x) {\\\r\n x[0] = 1; }\nD(k)', "in a macro"),
         ('extern "C" __global__ void k(struct Grid g) { }', "the parameter 'struct Grid g'"),
         ('extern "C" __global__ void k(float** rows) { }', "the parameter 'float** rows'"),
         ("\xff", "no extern"),

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -47,8 +48,8 @@ def add(
     from reprodb.starting.guesses import guess, manifest
     from reprodb.starting.places import NewFile, State, write_files
     from reprodb.starting.signatures import without_comments
-    from reprodb.suite import load_suite
-    from reprodb.suite.sources import MOST_BYTES
+    from reprodb.suite import load_suite, source_files
+    from reprodb.suite.sources import MOST_BYTES, PLAIN_PATH_FORM, is_plain_path
     from reprodb.suite.tables import NAME_FORM, is_name
 
     root = suite or Path("kernels")
@@ -61,6 +62,9 @@ def add(
     text = _source(file, MOST_BYTES)
     signatures = _chosen(text, str(file), entry or [])
     inside = file.resolve().is_relative_to(root.resolve())
+    recorded = file.resolve().relative_to(root.resolve()).as_posix() if inside else file.name
+    if not is_plain_path(recorded):
+        raise UsageError(f"source file {recorded!r} has an unfit name", allowed=PLAIN_PATH_FORM)
     place = os.path.relpath(file.resolve(), root.resolve() / name) if inside else file.name
     guessed = guess(name, Path(place).as_posix(), without_comments(text), signatures)
     folder = root / name
@@ -73,6 +77,8 @@ def add(
     done = write_files(root, files, ask)
     try:
         loaded = load_suite(root)
+        kernel = next(k for k in loaded.kernels if k.manifest == f"{name}/kernel.toml")
+        source_files(loaded, kernel)  # what it includes lies in the suite
     except ReprodbError:
         _undo(root, before, folder if new else None)
         raise
@@ -80,13 +86,12 @@ def add(
         typer.echo(f"{root / path}: {state.value}")
     if any(state is State.KEPT for _, state in done):
         return
-    kernel = next(k for k in loaded.kernels if k.manifest == f"{name}/kernel.toml")
     for stage, signature in zip(kernel.stages, signatures, strict=True):
         passed = ", ".join(
             f"{p.name}: {a.name}" for p, a in zip(signature.parameters, stage.args, strict=True)
         )
         typer.echo(f"{stage.entry}({passed})")
-    for line in guessed.check:
+    for line in (*guessed.check, *_left_behind(text, file, folder)):
         typer.echo(f"check: {line}")
     if trial:
         typer.echo(_tried(root, name))
@@ -103,6 +108,15 @@ def _source(file: Path, most: int) -> str:
         raise UsageError(f"{file} cannot be read: {error.strerror}", remedy="name a CUDA source") from None
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not UTF-8 text", allowed="a CUDA source") from None
+
+
+def _left_behind(text: str, file: Path, folder: Path) -> Iterator[str]:
+    """The includes that lie beside the file and not beside its copy in the suite."""
+    from reprodb.suite.sources import is_file, quoted_includes
+
+    for name in quoted_includes(text):
+        if is_file(file.parent / name) and not is_file(folder / name):
+            yield f"{file.name} includes {name}, which is not in the suite yet: copy it into {folder}"
 
 
 def _chosen(text: str, file: str, entries: list[str]) -> tuple[Signature, ...]:

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from reprodb.starting.places import NewFile
 
 IGNORED = ("/.venv/", "/builds/store/", "/reports/", "/reprodb.db*")
+WORKFLOW = ".github/workflows/reprodb.yml"
 # Where each template goes.
 FILES = {
     "kernels/sum_blocks/sum_blocks.cu": "sum_blocks.cu",
     "kernels/sum_blocks/kernel.toml": "kernel.toml",
     "builds/profiles.toml": "profiles.toml",
     "reprodb.toml": "reprodb.toml",
-    ".github/workflows/reprodb.yml": "workflow.yml",
+    WORKFLOW: "workflow.yml",
 }
 
 
@@ -44,28 +45,31 @@ def init(
     A file that is there and says something else is asked for in a terminal; elsewhere it is an error, and
     nothing is written.
     """
-    from reprodb.starting.places import State, with_lines, write_files
+    from reprodb.starting.places import extended, repository_of, write_files
 
     root = folder.resolve()
     if not root.is_dir():
         from reprodb.errors import UsageError
 
         raise UsageError(f"{folder} is no folder", remedy="make it, with git init in it")
-    wanted = new_files(name or root.name)
+    wanted = (*new_files(name or root.name), extended(root, ".gitignore", IGNORED))
     ask = _say_yes if force else _asked if sys.stdin is not None and sys.stdin.isatty() else None
-    done = list(write_files(root, wanted, ask))
-    # Lines of one's own in .gitignore stay: there is nothing to ask.
-    ignore = root / ".gitignore"
-    before = ignore.read_text(encoding="utf-8") if ignore.is_file() else ""
-    after = with_lines(before, IGNORED)
-    if after != before:
-        done += write_files(root, [_file(".gitignore", after)], _say_yes)
-    else:
-        done.append((".gitignore", State.SAME))
+    done = write_files(root, wanted, ask)
     width = max(len(path) for path, _ in done)
     for path, state in done:
         typer.echo(f"{path:{width}}  {state.value}")
     typer.echo(_NEXT)
+    top = repository_of(root)
+    if top is None:
+        typer.echo(f"{root} is in no git repository yet: git init", err=True)
+    elif top != root:
+        inside = root.relative_to(top)
+        typer.echo(
+            f"GitHub reads workflows at the root of a repository alone: move {inside / WORKFLOW} to "
+            f"{WORKFLOW} there, and let its jobs' `run:` steps start in {inside} "
+            "(defaults: run: working-directory) and its uploads take their paths from there",
+            err=True,
+        )
 
 
 _NEXT = """
@@ -80,6 +84,7 @@ def new_files(name: str) -> tuple[NewFile, ...]:
     """Every file of a beginning, as its text stands in the package."""
     from reprodb import tomltext
     from reprodb.errors import UsageError
+    from reprodb.starting.places import NewFile
     from reprodb.suite.tables import NAME_FORM, is_name
     from reprodb.version import __version__
 
@@ -89,13 +94,7 @@ def new_files(name: str) -> tuple[NewFile, ...]:
     texts = {path: (templates / file).read_text(encoding="utf-8") for path, file in FILES.items()}
     suite = f"# Part of every scope that results are compared in: keep it.\nname = {tomltext.string(name)}\n"
     texts = {"kernels/suite.toml": suite, **texts}
-    return tuple(_file(path, text.replace("@VERSION@", __version__)) for path, text in texts.items())
-
-
-def _file(path: str, text: str) -> NewFile:
-    from reprodb.starting.places import NewFile
-
-    return NewFile(path, text)
+    return tuple(NewFile(path, text.replace("@VERSION@", __version__)) for path, text in texts.items())
 
 
 def _say_yes(question: str) -> bool:

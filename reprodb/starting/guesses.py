@@ -74,7 +74,7 @@ def guess(name: str, source: str, text: str, signatures: Sequence[Signature]) ->
         tuple(reader.stages),
         buffers,
         tuple(reader.inputs.values()),
-        tuple(sorted(reader.defines.items())),
+        reader.used_defines(),
         accumulators[-1] if accumulators else "float32",
         tuple(dict.fromkeys(reader.check)),
         tuple(reader.shared),
@@ -123,6 +123,16 @@ class _Reader:
             return own[1]
         self.defines[name] = value
         return name
+
+    def used_defines(self) -> tuple[tuple[str, int], ...]:
+        """The defines that a launch shape, a size or the source names."""
+        sizes = [size for _, grid, block, _ in self.stages for size in (grid, block)]
+        words = {
+            word
+            for text in (*sizes, *self.shared, *(b.size for b in self.buffers.values()), self.text)
+            for word in re.findall(r"\w+", text)
+        }
+        return tuple(sorted(item for item in self.defines.items() if item[0] in words))
 
     def _argument(self, parameter: Parameter, signature: Signature, written: list[str], counted: bool) -> str:
         """The argument as TOML; what it is becomes known on the way."""

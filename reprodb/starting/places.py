@@ -16,16 +16,21 @@ class State(StrEnum):
 
     WRITTEN = "written"
     REPLACED = "replaced"
+    ADDED = "lines added"
     SAME = "is there already"
     KEPT = "kept as it is"
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to be, its path below the repository's root."""
+    """A file to be, its path below the repository's root. One that `extends` keeps all that is there.
+
+    Bytes that are no UTF-8 stand in `text` as Python's surrogates.
+    """
 
     path: str
     text: str
+    extends: bool = False
 
 
 Ask = Callable[[str], bool]
@@ -46,6 +51,8 @@ def write_files(root: Path, files: Iterable[NewFile], ask: Ask | None) -> tuple[
             states.append((file, State.WRITTEN))
         elif old == file.text:
             states.append((file, State.SAME))
+        elif file.extends:
+            states.append((file, State.ADDED))
         elif ask is None:
             raise UsageError(
                 f"{path} is there and says something else",
@@ -55,17 +62,23 @@ def write_files(root: Path, files: Iterable[NewFile], ask: Ask | None) -> tuple[
         else:
             states.append((file, State.REPLACED if ask(f"replace {file.path}?") else State.KEPT))
     for file, state in states:
-        if state in (State.WRITTEN, State.REPLACED):
+        if state in (State.WRITTEN, State.REPLACED, State.ADDED):
             _write(root / file.path, file.text)
     return tuple((file.path, state) for file, state in states)
 
 
-def with_lines(text: str, lines: Iterable[str]) -> str:
-    """A text with those of the lines at its end that it does not have yet."""
+def extended(root: Path, name: str, lines: Iterable[str]) -> NewFile:
+    """A file with those of the lines at its end that it does not have yet; all else stays, byte for byte."""
+    text = _text(_inside(root, name)) or ""
     there = {line.strip() for line in text.splitlines()}
     new = [line for line in lines if line not in there]
-    gap = "" if not text or text.endswith("\n") else "\n"
-    return text + gap + "".join(f"{line}\n" for line in new)
+    gap = "\n" if new and text and not text.endswith("\n") else ""
+    return NewFile(name, text + gap + "".join(f"{line}\n" for line in new), extends=True)
+
+
+def repository_of(folder: Path) -> Path | None:
+    """The nearest folder from here upwards that git keeps something in; None where there is none."""
+    return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), None)
 
 
 def _inside(root: Path, name: str) -> Path:
@@ -83,13 +96,11 @@ def _inside(root: Path, name: str) -> Path:
 
 
 def _text(path: Path) -> str | None:
-    """What a file says, None where there is none. What is no text is something else than ours."""
+    """What a file says, None where there is none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError:
-        return "\0"
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -97,6 +108,6 @@ def _text(path: Path) -> str | None:
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text.encode())
+        replace_file(path, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from None

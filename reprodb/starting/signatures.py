@@ -55,7 +55,7 @@ def read_signatures(text: str, source: str) -> tuple[Signature, ...]:
     """
     if len(text) > MOST_CHARACTERS:
         raise UsageError(f"{source} is too long", allowed=f"at most {MOST_CHARACTERS} characters")
-    plain = without_comments(text)
+    plain, directives = _without_directives(without_comments(text))
     found, mangled = [], []
     for match in re.finditer(r"\b__global__\b", plain):
         head = _head(plain, match.end())
@@ -78,12 +78,30 @@ def read_signatures(text: str, source: str) -> tuple[Signature, ...]:
         found.append(Signature(name, parameters, plain[start + 1 : _closing(plain, start, "{}")], threads))
     if not found:
         others = f": {', '.join(mangled)} are C++" if mangled else ""
+        remedy = 'put extern "C" before __global__, so that a stage can name the function'
+        if not mangled and "__global__" in directives:
+            others = ": __global__ stands in a macro, which is not expanded here"
+            remedy = "write one function out, or the manifest by hand: docs/suites.md"
         raise UsageError(
             f'{source} has no extern "C" __global__ function{others}',
             allowed='extern "C" __global__ void name(…) { … }',
-            remedy='put extern "C" before __global__, so that a stage can name the function',
+            remedy=remedy,
         )
     return tuple(found)
+
+
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\r?\n)*[^\n]*", re.MULTILINE)
+
+
+def _without_directives(text: str) -> tuple[str, str]:
+    """The text with preprocessor lines as spaces, all lines where they were; and those lines."""
+    found: list[str] = []
+
+    def blank(match: re.Match[str]) -> str:
+        found.append(match[0])
+        return re.sub(r"[^\n]", " ", match[0])
+
+    return _DIRECTIVE.sub(blank, text), "\n".join(found)
 
 
 def without_comments(text: str) -> str:

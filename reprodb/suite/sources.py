@@ -49,6 +49,13 @@ def is_plain_path(path: str) -> bool:
     return len(path) <= 400 and _PLAIN.fullmatch(path) is not None
 
 
+def quoted_includes(text: str) -> tuple[str, ...]:
+    """The names that a source includes in quotes, in dead code and comments too."""
+    joined = text.replace("\\\r\n", "").replace("\\\n", "")
+    quoted = (_QUOTED.match(operand.strip()) for operand in _DIRECTIVE.findall(joined))
+    return tuple(dict.fromkeys(match[1] for match in quoted if match is not None))
+
+
 def source_files(suite: Suite, kernel: Kernel) -> tuple[SourceFile, ...]:
     """The kernel's source first, then every file of the suite it includes, directly or not, sorted by path.
 
