@@ -19,6 +19,7 @@ WORD_BYTES = 8
 # the import of llvmlite and the compilation of a loop.
 _LONG = 1 << 13
 _NATIVE = 1 << 23
+_MANY = 32  # so many patterns of one length are faster side by side than one by one
 _CHUNK = 1 << 16
 _REMEMBERED = 1 << 20  # bytes of a pattern whose hash is kept, with the pattern, for a while
 
@@ -82,11 +83,29 @@ def _running_xor(bits: Any) -> Any:
 
 def _words_of(patterns: Sequence[bytes]) -> list[bytes]:
     """What longer patterns feed to the run hash."""
-    if sum(map(len, patterns)) >= _NATIVE and (found := hashes(patterns, FNV_OFFSET, FNV_PRIME)):
+    size = sum(map(len, patterns))
+    found = hashes(patterns, FNV_OFFSET, FNV_PRIME) if size >= _NATIVE else None
+    alike = len(patterns) >= _MANY and size >= _LONG and len({*map(len, patterns)}) == 1
+    if not found and alike and len(patterns[0]) <= 2 * _LONG:
+        found = _side_by_side(patterns)
+    if found:
         return [value.to_bytes(8, "little") for value in found]
     return [
         _remembered_word(p) if len(p) <= _REMEMBERED else fnv1a64(p).to_bytes(8, "little") for p in patterns
     ]
+
+
+def _side_by_side(patterns: Sequence[bytes]) -> list[int]:
+    """FNV-1a 64 of many patterns of one length: a step of NumPy takes all of them a byte further."""
+    import numpy as np
+
+    rows = np.frombuffer(b"".join(patterns), np.uint8).reshape(len(patterns), -1)
+    states = np.full(len(patterns), FNV_OFFSET, np.uint64)
+    prime = np.uint64(FNV_PRIME)
+    for column in np.ascontiguousarray(rows.T):
+        states ^= column
+        states *= prime
+    return [int(state) for state in states]
 
 
 @lru_cache(maxsize=8)

@@ -99,3 +99,18 @@ def test_long_data_hash_as_by_the_definition(length: int) -> None:
 def test_long_runs_of_one_byte_hash_as_by_the_definition(byte: int, state: int, length: int) -> None:
     data = bytes([byte]) * length
     assert fnv1a64(data, state) == by_the_byte(data, state)
+
+
+@given(
+    st.integers(32, 40),
+    st.integers(256, 300),
+    st.integers(0, 2**32),
+    st.lists(st.integers(0, 31), max_size=5),
+)
+def test_many_patterns_of_one_length_hash_as_by_the_definition(
+    number: int, length: int, seed: int, sequence: list[int]
+) -> None:
+    data = hashlib.shake_256(str(seed).encode()).digest(number * length)
+    patterns = [data[start : start + length] for start in range(0, len(data), length)]
+    words = [by_the_byte(pattern, FNV_OFFSET).to_bytes(8, "little") for pattern in patterns]
+    assert run_hash(patterns, sequence) == by_the_byte(b"".join(words[i] for i in sequence), FNV_OFFSET)
