@@ -124,10 +124,10 @@ def build_each(
     for done in pool.compile_all([r for _, r in firsts], jobs, disassembler=tool, seconds=seconds):
         key, first = firsts[done.number]
         artifact = _artifact(key, first, done)
-        if artifact.build.status is Status.OK:
-            store.put(artifact)
         for wanted in absent[key]:
             yield wanted, _fit(wanted, artifact)
+        if artifact.build.status is Status.OK:  # it is executed while the disk takes it
+            store.put(artifact)
 
 
 def _from_store(

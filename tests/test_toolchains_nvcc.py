@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprodb.artifacts import ArtifactStore
-from reprodb.build import build_all
+from reprodb.build import build_all, build_each
 from reprodb.domain import Artifact, BuildRequest, Profile, SourceFile, Status
 from reprodb.errors import ToolchainError
 from reprodb.toolchains import pool, probe
@@ -103,6 +103,26 @@ def test_a_hanging_compiler_is_stopped_with_its_children(tmp_path: Path) -> None
     assert artifact.build.status is Status.BUILD_FAILED
     assert "nvcc 12.8.1: ran past its time limit of 1.5 s" in artifact.build.log
     assert gone(int((tmp_path / "hang/bin/child.pid").read_text()))
+
+
+def test_the_next_job_begins_before_an_answer_is_looked_at(tmp_path: Path) -> None:
+    answers = pool.compile_all([request(tmp_path, "well"), request(tmp_path, "hang")], 1)
+    next(answers)
+    begun = tmp_path / "hang/bin/child.pid"
+    until = time.monotonic() + 30
+    while not begun.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert begun.exists()
+    answers.close()  # type: ignore[attr-defined]
+
+
+def test_an_artifact_is_handed_on_and_then_stored(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    made = build_each([request(tmp_path, "well")], store, 1)
+    _, artifact = next(made)
+    assert list(store.keys()) == []
+    assert list(made) == []
+    assert list(store.keys()) == [artifact.build.key]
 
 
 def test_trouble_costs_its_own_artifact_alone(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,17 +77,25 @@ def find(environ: Mapping[str, str] = os.environ, places: Places | None = None) 
 def survey(
     environ: Mapping[str, str] = os.environ, places: Places | None = None, runner: Runner = run
 ) -> Survey:
-    """Look everywhere and ask each compiler what it is. Known files cost a look at the cache."""
+    """Look everywhere and ask every compiler at once what it is. Known files cost a look at the cache."""
+    places = places or Places.of_this_machine()
+    unique: dict[Path, Candidate] = {}
+    for candidate in candidates(environ, places):
+        unique.setdefault(candidate.path.resolve(), candidate)
+    with ThreadPoolExecutor(max(1, len(unique))) as threads:
+        answers = [
+            threads.submit(probe, each.compiler, each.path, each.origin, environ, runner)
+            for each in unique.values()
+        ]
     found: dict[tuple[tuple[str, str], ...], Toolchain] = {}
     broken: list[Broken] = []
     seen: set[Path] = set()
-    for candidate in candidates(environ, places or Places.of_this_machine()):
-        real = candidate.path.resolve()
+    for (real, candidate), answer in zip(unique.items(), answers, strict=True):
         if real in seen:
             continue
         seen.add(real)
         try:
-            toolchain = probe(candidate.compiler, candidate.path, candidate.origin, environ, runner)
+            toolchain = answer.result()
         except ReprodbError as error:
             broken.append(Broken(candidate, error.problem))
             continue

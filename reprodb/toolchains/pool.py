@@ -112,15 +112,18 @@ class _Pool:
             if not busy:
                 return
             nearest = min(worker.deadline for worker in busy)
+            done: list[Done] = []
             for key, _ in self._ready.select(max(0.0, nearest - time.monotonic())):
                 worker: _Worker = key.data
                 if worker.job is not None:
-                    yield self._collect(worker, worker.job)
+                    done.append(self._collect(worker, worker.job))
                 else:  # it died while idle
                     self._discard(worker)
             for worker in busy:
                 if worker.job is not None and worker.deadline <= time.monotonic():
-                    yield self._stop(worker, worker.job)
+                    done.append(self._stop(worker, worker.job))
+            self._hand_out()  # nobody idles while the answers are looked at
+            yield from done
 
     def close(self) -> None:
         for worker in tuple(self._workers):
