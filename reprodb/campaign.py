@@ -218,40 +218,34 @@ def carry_out(
     jobs: int | None = None,
     no_compile: bool = False,
     progress: Progress = Progress(),
+    building: Building | None = None,
 ) -> Generator[Made, None, None]:
     """Build and execute a plan; one result a planned row, with its artifact, as they come.
 
     Compilers run beside executions. A failed build, launch, crash or timeout is a result with status and
     error; which results come, and their bits, do not depend on timing or on `jobs`. `seed` is the campaign's
     (see `result_seed`). With `no_compile` a missing artifact raises ToolchainError before any result.
+    `building` is what `begin_building` started for this very plan; it is started here where it is left out.
     Closing the iteration stops the compilers; the pool is the caller's to close.
     """
-    from reprodb.build import probing
-
-    requests: list[tuple[PlannedBuild, BuildRequest]] = []
-    probes: list[tuple[PlannedBuild, BuildRequest]] = []
-    programs: list[PlannedBuild] = []
-    for build in planned.builds:
-        if build.kernel.program is not None:
-            programs.append(build)
-            continue
-        request = _request(planned.suite, build)
-        if isinstance(request, BuildRequest):
-            requests.append((build, request))
-            probe = probing(request, build.kernel) if build.ordered else None
-            probes += [] if probe is None else [(build, probe)]
-        else:
-            for case in build.cases:
-                yield _Row(build, case, lane, planned.repetitions).failed_build(request), None
-    if not (requests or programs):
-        return
-    builder = _Builder(planned.suite, requests, probes, programs, store, pool, jobs, no_compile)
+    begun = building or begin_building(planned, pool, store, jobs=jobs, no_compile=no_compile)
     orders = OrderTaker(pool, Orders(store.root), seed, every_pair=planned.every_pair)
-    builder.start()
     try:
-        yield from _execute(planned, builder, pool, lane, orders, seed=seed, progress=progress)
+        for build, problem in begun.refused:
+            for case in build.cases:
+                yield _Row(build, case, lane, planned.repetitions).failed_build(problem), None
+        yield from _execute(planned, begun, pool, lane, orders, seed=seed, progress=progress)
     finally:
-        builder.stop()
+        begun.close()
+
+
+def begin_building(
+    planned: Plan, pool: Pool, store: ArtifactStore, *, jobs: int | None = None, no_compile: bool = False
+) -> Building:
+    """Start to make a plan's artifacts, whether or not anything can be executed yet. Close it in the end."""
+    building = Building(planned, pool, store, jobs, no_compile)
+    building.start()
+    return building
 
 
 def _request(suite: Suite, build: PlannedBuild) -> BuildRequest | str:
@@ -283,32 +277,40 @@ class _Built:
         return probe is not None and self.probing is apart
 
 
-class _Builder(threading.Thread):
-    """Builds in a thread of its own and wakes the pool for every artifact."""
+class Building(threading.Thread):
+    """Makes a plan's artifacts in a thread of its own and wakes the pool for every one of them."""
 
     def __init__(
-        self,
-        suite: Suite,
-        requests: Sequence[tuple[PlannedBuild, BuildRequest]],
-        probes: Sequence[tuple[PlannedBuild, BuildRequest]],
-        programs: Sequence[PlannedBuild],
-        store: ArtifactStore,
-        pool: Pool,
-        jobs: int | None,
-        no_compile: bool,
+        self, planned: Plan, pool: Pool, store: ArtifactStore, jobs: int | None, no_compile: bool
     ) -> None:
+        from reprodb.build import probing
+
         super().__init__(daemon=True, name="reprodb-build")
-        self._planned = {id(request): build for build, request in (*requests, *probes)}
-        self._requests = [request for _, request in requests]
-        self._probes = [request for _, request in probes]
-        self._suite = suite
-        self._programs = programs
+        self.plan = planned
         self._store = store
         self._pool = pool
         self._jobs = jobs
         self._no_compile = no_compile
+        self._programs: list[PlannedBuild] = []
+        self._requests: list[BuildRequest] = []
+        self._probes: list[BuildRequest] = []
+        self._planned: dict[int, PlannedBuild] = {}
+        self.refused: list[tuple[PlannedBuild, str]] = []  # builds that cannot be asked for, and why
+        for build in planned.builds:
+            if build.kernel.program is not None:
+                self._programs.append(build)
+                continue
+            request = _request(planned.suite, build)
+            if isinstance(request, str):
+                self.refused.append((build, request))
+                continue
+            probe = probing(request, build.kernel) if build.ordered else None
+            for wanted, kind in ((request, self._requests), (probe, self._probes)):
+                if wanted is not None:
+                    kind.append(wanted)
+                    self._planned[id(wanted)] = build
         # A row is done once it is executed and, where its kernel asks, its order is taken.
-        builds = [*(build for build, _ in requests), *programs]
+        builds = [*(self._planned[id(request)] for request in self._requests), *self._programs]
         self.parts = sum(len(b.cases) * (2 if b.ordered else 1) for b in builds)
         self._stopped = threading.Event()
         self._made: SimpleQueue[_Built | BaseException] = SimpleQueue()
@@ -335,7 +337,7 @@ class _Builder(threading.Thread):
         from reprodb.programs import prepare
 
         artifact, prepared = prepare(
-            self._suite,
+            self.plan.suite,
             build.kernel,
             build.profile,
             build.toolchain,
@@ -348,6 +350,8 @@ class _Builder(threading.Thread):
     def _build(self, requests: Sequence[BuildRequest]) -> None:
         from reprodb.build import build_each
 
+        if not requests:
+            return
         probes = {id(request) for request in self._probes}
         each = build_each(requests, self._store, self._jobs, no_compile=self._no_compile)
         with closing(each) as made:  # type: ignore[type-var]
@@ -369,14 +373,15 @@ class _Builder(threading.Thread):
                 raise message
             yield message
 
-    def stop(self) -> None:
+    def close(self) -> None:
+        """Stop the compilers. Closing again does nothing."""
         self._stopped.set()
         self.join(_LAST_BUILD_SECONDS)
 
 
 def _execute(
     planned: Plan,
-    builder: _Builder,
+    building: Building,
     pool: Pool,
     lane: Lane,
     orders: OrderTaker,
@@ -388,10 +393,10 @@ def _execute(
     running: dict[int, tuple[_Row, Artifact]] = {}
     joint = _Joint()
     apart: list[tuple[_Row, Artifact, Task]] = []
-    left = builder.parts
+    left = building.parts
     tickets = count()
     while left:
-        for built in builder.taken():
+        for built in building.taken():
             build, artifact = built.build, built.artifact
             for case in build.cases:
                 row = _Row(build, case, lane, planned.repetitions)

@@ -22,6 +22,7 @@ from reprodb.environment import (
 from reprodb.errors import ExecutionError, Exit, ReprodbError, UsageError
 from reprodb.executors.base import Platform
 from reprodb.executors.choice import Machine, Where, resolve_device, without_gpu
+from reprodb.executors.context import begin_context
 
 H200 = Device("NVIDIA H200", "GPU-1", "9.0", 132, 1 << 37, 0)
 T4 = Device("Tesla T4", "GPU-2", "7.5", 40, 1 << 34, 1)
@@ -35,6 +36,7 @@ class FakeCuda:
     def __init__(self, devices: tuple[Device, ...], init: int = 0) -> None:
         self.devices = devices
         self.init = init
+        self.retained: list[int] = []
 
     def cuInit(self, flags: int) -> int:
         return self.init
@@ -49,6 +51,10 @@ class FakeCuda:
 
     def cuDeviceGet(self, out: Any, index: int) -> int:
         out._obj.value = index
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, out: Any, device: Any) -> int:
+        self.retained.append(device.value)
         return 0
 
     def cuDeviceGetName(self, out: Any, size: int, device: Any) -> int:
@@ -257,3 +263,18 @@ def test_twins_are_the_other_cards_of_a_model(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("reprodb.environment.find_gpus", lambda: Gpus((one, two, other)))
     assert twins(one) == (two,)
     assert twins(other) == ()
+
+
+@pytest.mark.parametrize(("init", "made"), [(0, [1]), (100, [])])
+def test_a_devices_context_is_begun_where_the_driver_starts(init: int, made: list[int]) -> None:
+    cuda = FakeCuda((H200, T4), init)
+    begin_context(1, lambda name: cuda).join()
+    assert cuda.retained == made
+
+
+def test_without_a_driver_no_context_is_begun_and_nobody_hears_of_it() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        raised: list[object] = []
+        patch.setattr("threading.excepthook", raised.append)
+        begin_context(0, absent).join()
+    assert raised == []

@@ -1,5 +1,6 @@
 """The pool: one result is lost to a crash, a hang or a sticky error, and never the run."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -212,6 +213,24 @@ def test_closing_ends_workers_and_removes_their_folder() -> None:
     assert not Path(platform["folder"]).exists()
 
 
+def test_what_was_begun_is_the_worker_that_starts() -> None:
+    with open_pool() as begun:
+        begun.begin()
+        begun.begin()
+        (worker,) = begun._workers
+        assert begun.start().libraries[0] == ("process", str(worker.process.pid))
+
+
+def test_released_workers_are_killed_and_closing_does_the_rest() -> None:
+    with open_pool() as released:
+        process = process_of(one(released, "sum"))
+        folder = released._folder
+        released.release()
+        assert gone(process)
+        assert folder.exists()
+    assert not folder.exists()
+
+
 def test_a_worker_does_not_see_tokens_or_python_start_up_variables() -> None:
     environ = {
         "PATH": "/bin",
@@ -256,3 +275,11 @@ def test_no_worker_outlives_a_killed_parent() -> None:
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
         assert gone(worker)
+
+
+@pytest.mark.parametrize(("workers", "room"), [(1, 1 << 20), (64, 1 << 18), (1000, 1 << 16)])
+def test_pipes_hold_a_whole_task_unless_there_are_too_many(workers: int, room: int) -> None:
+    with open_pool(workers) as opened:
+        opened.begin()
+        (worker,) = opened._workers
+        assert {fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) for fd in (worker.tasks, worker.replies)} == {room}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from reprodb.errors import ExecutionError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
     from reprodb.artifacts import ArtifactStore
-    from reprodb.campaign import Made, Plan, Progress
+    from reprodb.campaign import Building, Made, Plan, Progress
     from reprodb.executors.base import Platform
     from reprodb.executors.choice import Where
     from reprodb.executors.pool import Pool
@@ -70,18 +70,23 @@ def utc_now() -> datetime:
 
 
 def record_run(
-    options: RunOptions, database: Store, listener: Listener, *, now: Clock = utc_now
+    options: RunOptions,
+    database: Store,
+    listener: Listener,
+    *,
+    now: Clock = utc_now,
+    ahead: HeadStart | None = None,
 ) -> RecordedRun:
     """Carry out a run and record it; finished but for its exit code, which the caller sets with `finish`.
 
     A nightly is not finished either: whoever judges it finishes it. A run that is interrupted keeps its
-    recorded results and stays incomplete; the KeyboardInterrupt says so. Raises ReprodbError where nothing
-    can be planned or executed.
+    recorded results and stays incomplete; the KeyboardInterrupt says so. `ahead` is what was begun for these
+    options already. Raises ReprodbError where nothing can be planned or executed.
     """
     listener.stage("device")
-    with terminated_as_interrupt(), opened_bench(options, listener) as bench:
+    with terminated_as_interrupt(), opened_bench(options, listener, ahead) as bench:
         listener.stage("plan")
-        plan = make_plan(options, bench)
+        plan = bench.ahead.plan if bench.ahead else make_plan(options, bench)
         for skipped in plan.skipped:
             listener.said(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}")
         for name, why in plan.left_out:
@@ -99,6 +104,7 @@ def record_run(
                 listener.said(f"canary {canary.name}: {canary.sentence}")
         listener.stage("results")
         run_id = _record(plan, replace(run, canaries=canaries), bench, database, listener)
+        bench.pool.release()
         if options.kind == "nightly":
             # Not finished before it is judged: one that is killed on the way is incomplete, and is resumed.
             made = replace(database.run(run_id), canaries=canaries, finished_at=now())
@@ -106,6 +112,45 @@ def record_run(
             database.finish(run_id, None, now(), canaries=canaries)
             made = database.run(run_id)
     return RecordedRun(made, database.results(run_id), plan.suite, bench.where.sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadStart:
+    """What needs no database: the plan, and a worker that opens the device while compilers are at work."""
+
+    where: Where
+    pool: Pool
+    plan: Plan
+    canaries: Building | None
+    building: Building | None
+
+
+@contextmanager
+def head_start(options: RunOptions, listener: Listener) -> Iterator[HeadStart]:
+    """Begin what takes long. Raises what the options make impossible, before anything is written.
+
+    The compilers begin where nothing is recorded yet: what a resumed run lacks, its database says. A limit to
+    their number holds for the canaries' and the plan's together, so that these then come one after the other.
+    """
+    from reprodb.artifacts import DEFAULT_ROOT, ArtifactStore
+    from reprodb.campaign import begin_building
+    from reprodb.executors.choice import resolve_device
+
+    store = ArtifactStore(options.store or DEFAULT_ROOT, listener.said)
+    where = resolve_device(options.device)
+    with terminated_as_interrupt(), _pool(where, options, store) as pool, ExitStack() as stack:
+        pool.begin()
+        plan = _plan(options, store, where)
+
+        def begun(some: Plan | None, *, wanted: bool = True) -> Building | None:
+            if some is None or not wanted or options.resume is not None or options.no_compile:
+                return None
+            building = begin_building(some, pool, store, jobs=options.jobs)
+            stack.callback(building.close)
+            return building
+
+        canaries = begun(_canaries(plan))
+        yield HeadStart(where, pool, plan, canaries, begun(plan, wanted=options.jobs is None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +162,11 @@ class Bench:
     where: Where
     pool: Pool
     platform: Platform
+    ahead: HeadStart | None = None  # what was begun for it
 
-    def results(self, plan: Plan, seed: str, progress: Progress | None = None) -> Generator[Made, None, None]:
+    def results(
+        self, plan: Plan, seed: str, progress: Progress | None = None, building: Building | None = None
+    ) -> Generator[Made, None, None]:
         """The plan's results as they come. Close the generator to stop the compilers."""
         from reprodb.campaign import Progress, carry_out
 
@@ -131,6 +179,7 @@ class Bench:
             jobs=self.options.jobs,
             no_compile=self.options.no_compile,
             progress=progress or Progress(),
+            building=building,
         )
 
 
@@ -162,16 +211,12 @@ def make_plan(options: RunOptions, bench: Bench) -> Plan:
 def open_database(options: RunOptions, url: str | None) -> Store:
     """The database to record in, made where it is missing and no run of it is to be resumed.
 
-    What planning would refuse is refused first. Planning comes again on the opened device, which may be
-    another one than it looked like.
+    Open it inside a head start: what planning refuses must be refused before a database is made.
     """
-    from reprodb.artifacts import DEFAULT_ROOT, ArtifactStore
-    from reprodb.executors.choice import resolve_device
     from reprodb.store import check_label, open_store
 
     if options.label is not None:
         check_label(options.label)
-    _plan(options, ArtifactStore(options.store or DEFAULT_ROOT), resolve_device(options.device))
     return open_store(url, write=True, create=options.resume is None)
 
 
@@ -219,8 +264,8 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
 
 
 @contextmanager
-def opened_bench(options: RunOptions, listener: Listener) -> Iterator[Bench]:
-    """A started pool on the device that the options ask for.
+def opened_bench(options: RunOptions, listener: Listener, ahead: HeadStart | None = None) -> Iterator[Bench]:
+    """A started pool on the device that the options ask for, that of `ahead` where it was begun.
 
     A GPU that `auto` chose and that then cannot be opened gives way to the model, and the sentence says so.
     """
@@ -228,20 +273,26 @@ def opened_bench(options: RunOptions, listener: Listener) -> Iterator[Bench]:
     from reprodb.executors.choice import resolve_device, without_gpu
 
     store = ArtifactStore(options.store or DEFAULT_ROOT, listener.said)
-    where = resolve_device(options.device)
-    try:
-        pool, platform = _start(where, options, store)
-    except ExecutionError as error:
-        if options.device != "auto" or where.device is None:
-            raise
-        where = without_gpu(error.problem.splitlines()[0])
-        pool, platform = _start(where, options, store)
-    listener.said(where.sentence)
-    with pool:
-        yield Bench(options, store, where, pool, platform)
+    where = ahead.where if ahead else resolve_device(options.device)
+    with ExitStack() as stack:
+        pool = ahead.pool if ahead else stack.enter_context(_pool(where, options, store))
+        try:
+            platform = pool.start()
+        except ExecutionError as error:
+            if options.device != "auto" or where.device is None:
+                raise
+            where = without_gpu(error.problem.splitlines()[0])
+            for building in (ahead.canaries, ahead.building) if ahead else ():
+                if building is not None:
+                    building.close()
+            ahead = None
+            pool = stack.enter_context(_pool(where, options, store))
+            platform = pool.start()
+        listener.said(where.sentence)
+        yield Bench(options, store, where, pool, platform, ahead)
 
 
-def _start(where: Where, options: RunOptions, store: ArtifactStore) -> tuple[Pool, Platform]:
+def _pool(where: Where, options: RunOptions, store: ArtifactStore) -> Pool:
     from reprodb.campaign import cores
     from reprodb.executors.base import ExecutorOptions
     from reprodb.executors.pool import Limits, Pool
@@ -251,28 +302,31 @@ def _start(where: Where, options: RunOptions, store: ArtifactStore) -> tuple[Poo
     workers = 1 if where.device else options.jobs or cores()
     # No kernel on the model needs more than the machine has; CUDA reserves far more than it uses.
     memory = machine_memory() if where.executor == "model" else None
-    pool = Pool(
+    return Pool(
         ExecutorOptions(where.executor, index, store.root.absolute() / "model", memory),
         workers=workers,
         limits=Limits(options.timeout),
     )
-    try:
-        return pool, pool.start()
-    except BaseException:
-        pool.close()
-        raise
+
+
+def _canaries(plan: Plan) -> Plan | None:
+    """The canaries under the plan's first toolchain and architecture; None where it compiles nothing."""
+    from reprodb.canaries import plan_canaries
+
+    compiled = [build for build in plan.builds if build.kernel.program is None]
+    return plan_canaries(compiled[0].toolchain, compiled[0].arch) if compiled else None
 
 
 def run_canaries(plan: Plan, bench: Bench) -> tuple[CanaryOutcome, ...]:
-    """The canaries' outcomes, under the plan's first toolchain and architecture."""
-    from reprodb.canaries import not_run, outcomes, plan_canaries
+    """The canaries' outcomes."""
+    from reprodb.canaries import not_run, outcomes
 
-    compiled = [build for build in plan.builds if build.kernel.program is None]
-    if not compiled:  # no compiler has a part in this run
+    planned = bench.ahead.canaries.plan if bench.ahead and bench.ahead.canaries else _canaries(plan)
+    if planned is None:  # no compiler has a part in this run
         return not_run("no kernel is compiled")[:1]
-    first = compiled[0]
+    building = bench.ahead.canaries if bench.ahead else None
     try:
-        with closing(bench.results(plan_canaries(first.toolchain, first.arch), "canaries")) as made:
+        with closing(bench.results(planned, "canaries", building=building)) as made:
             return outcomes([result for result, _ in made])
     except ToolchainError as error:  # a store that was filled without them
         return not_run(error.problem)
@@ -323,7 +377,8 @@ def _record(plan: Plan, run: Run, bench: Bench, database: Store, listener: Liste
     listener.planned(left)
     seed = run.uid if run.seed is None else str(run.seed)
     done = 0
-    with closing(bench.results(left, seed, Progress(listener.built))) as made:
+    building = bench.ahead.building if bench.ahead else None
+    with closing(bench.results(left, seed, Progress(listener.built), building)) as made:
         try:
             for result, artifact in made:
                 if run_id is None:

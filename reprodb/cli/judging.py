@@ -136,7 +136,8 @@ def earlier_results(store: Store, run: Run) -> Earlier:
     from reprodb.domain import Lane, scope_of
 
     def earlier(result: Result) -> tuple[tuple[Run, Result], ...]:
-        if run.lane is not Lane.MEASURED:
+        # Without a guarantee a bound on its breaches has no meaning.
+        if run.lane is not Lane.MEASURED or not any(o.determinism.guaranteed for o in result.outputs):
             return ()
         scope = scope_of(run, result)
         rows = store.history(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -105,7 +106,7 @@ def nightly(
     4 no answer.
     """
     from reprodb.cli import judging
-    from reprodb.cli.flow import RunOptions, open_database, record_run, utc_now
+    from reprodb.cli.flow import RunOptions, head_start, open_database, record_run, utc_now
     from reprodb.cli.timings import Timed
     from reprodb.stress import chosen
 
@@ -135,12 +136,15 @@ def nightly(
         policy=rules.text(),
     )
     log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet or as_json)
-    with log as book, open_database(options, db) as database:
+    with log as book, ExitStack() as opened:
         watch = Timed(book.listener)
         with watch as said:
+            ahead = opened.enter_context(head_start(options, said))
+            database = opened.enter_context(open_database(options, db))
             for note in database.notes:
                 said.said(note)
-            recorded = record_run(options, database, said)
+            ready_to_judge()
+            recorded = record_run(options, database, said, ahead=ahead)
         everything = not (kernel or tag or case)
         watch.stage("compare")
         diff = judge_night(
@@ -164,6 +168,16 @@ def nightly(
         if timings:
             typer.echo("\n".join(watch.lines()), err=True)
     raise typer.Exit(diff.exit_code)
+
+
+def ready_to_judge() -> None:
+    """Load what comparing and reporting need while the device is being opened, when nobody waits for it."""
+    import reprodb.cli.pages
+    import reprodb.render.terminal
+    import reprodb.review  # noqa: F401 -- loaded now, so that the end need not
+    from reprodb.render import html
+
+    html.prepare()
 
 
 def judge_night(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -107,7 +108,7 @@ def run(
     Exit 3 where a guaranteed kernel shows more than one pattern or others than its serial kernel, or a
     result is inaccurate, 4 where a result is missing or a canary failed.
     """
-    from reprodb.cli.flow import RunOptions, open_database, record_run, utc_now
+    from reprodb.cli.flow import RunOptions, head_start, open_database, record_run, utc_now
     from reprodb.stress import chosen
 
     options = RunOptions(
@@ -133,11 +134,13 @@ def run(
         orders=orders,
     )
     log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet)
-    with log as book, open_database(options, db) as database:
+    with log as book, ExitStack() as opened:
         with book.listener as said:
+            ahead = opened.enter_context(head_start(options, said))
+            database = opened.enter_context(open_database(options, db))
             for note in database.notes:
                 said.said(note)
-            recorded = record_run(options, database, said)
+            recorded = record_run(options, database, said, ahead=ahead)
         code, reason = verdict(recorded.results, recorded.run.canaries)
         database.finish(recorded.run.id or 0, int(code), utc_now())
         book.ended(recorded.run.id, int(code), reason)

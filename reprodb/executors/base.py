@@ -77,6 +77,9 @@ Opener = Callable[[ExecutorOptions, Arrays], tuple[Executor, Platform]]
 
 
 def _open_cuda(options: ExecutorOptions, arrays: Arrays) -> tuple[Executor, Platform]:
+    from reprodb.executors.context import begin_context
+
+    begin_context(options.device)
     from reprodb.executors.cuda import CudaExecutor
 
     executor = CudaExecutor.open(options.device, arrays)

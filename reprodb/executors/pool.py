@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import selectors
@@ -37,6 +38,10 @@ REAP_SECONDS = 10.0
 # What is kept of a worker's own output: enough for a traceback, whatever a kernel prints.
 TAIL_BYTES = 16 << 10
 _READ_BYTES = 1 << 20
+# What the pipes to and from a worker hold: a task, or a result's patterns, while this process is busy
+# recording. Users have a limit over all pipes; beyond it new ones hold next to nothing.
+PIPE_BYTES = 1 << 20
+PIPES_BYTES = 16 << 20
 _STEP_SECONDS = 3600.0
 # CPU time of a result, by its limit on the clock: that comes first, unless this process itself is stopped.
 _CPU_A_SECOND = 8.0
@@ -79,9 +84,12 @@ class _Worker:
         environment: dict[str, str],
         folder: Path,
         beside: Path | None,
+        room: int,
     ) -> None:
         task_end, self._tasks = os.pipe()
         self.replies, reply_end = os.pipe()
+        for fd in (self._tasks, self.replies):
+            _widen(fd, room)
         path = [str(Path(entry).resolve()) if entry else str(Path.cwd()) for entry in sys.path]
         command = [sys.executable, "-c", _BOOT, json.dumps(path), module, str(task_end), str(reply_end)]
         try:
@@ -159,12 +167,16 @@ class _Worker:
         cut = self.printed - len(self.tail)
         return f"[{cut} bytes before]\n{text}" if cut > 0 else text
 
-    def end(self) -> str:
-        """Kill it with all that it started and say how it ended."""
+    def kill(self) -> None:
+        """Kill it with all that it started."""
         below = offspring.descendants(self.process.pid)  # a daemon is in another group
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         offspring.kill(below)
+
+    def end(self) -> str:
+        """Kill it with all that it started and say how it ended."""
+        self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(REAP_SECONDS)
         if self.enclosure is not None:
@@ -176,6 +188,13 @@ class _Worker:
             os.close(fd)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def _widen(pipe: int, room: int) -> None:
+    """Let a pipe hold so much where the system allows it; what does not fit waits for this end."""
+    with contextlib.suppress(OSError, AttributeError):
+        if fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) < room:
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, room)
 
 
 def _ending(code: int | None) -> str:
@@ -191,9 +210,9 @@ def _ending(code: int | None) -> str:
 class Pool:
     """Does tasks in worker processes, at most `workers` at once. Used as a context; closing kills workers.
 
-    `start` opens the first worker and says what it found. `submit` queues a task under a number of the
-    caller's; `poll` waits and returns the outcomes that came. `wake` may be called from another thread.
-    `module` is what a worker runs: another one than the default is a test's way in.
+    `begin` sets the first worker going, `start` waits for it and says what it found. `submit` queues a task
+    under a number of the caller's; `poll` waits and returns the outcomes that came. `wake` may be called from
+    another thread. `module` is what a worker runs: another one than the default is a test's way in.
     """
 
     def __init__(
@@ -233,13 +252,17 @@ class Pool:
     ) -> None:
         self.close()
 
+    def begin(self) -> None:
+        """Set the first worker going and return at once: it opens its executor meanwhile."""
+        if not self._workers:
+            self._hire()
+
     def start(self) -> Platform:
         """Open the first worker. Raises ExecutionError with the executor's own words if it cannot."""
         while self._platform is None:
             if self._broken is not None:
                 raise ExecutionError(self._broken)
-            if not self._workers:
-                self._hire()
+            self.begin()
             self._step()
         return self._platform
 
@@ -278,6 +301,11 @@ class Pool:
             outcomes.update(self.poll())
         return [outcomes[ticket] for ticket in range(count)]
 
+    def release(self) -> None:
+        """Kill every worker without waiting for their ends, which take a GPU's memory down; `close` does."""
+        for worker in self._workers:
+            worker.kill()
+
     def close(self) -> None:
         """Kill every worker and remove their folder."""
         if self._closed:
@@ -295,7 +323,8 @@ class Pool:
     def _hire(self) -> None:
         environment = worker_environment(self._environ, self._folder)
         hello = Hello(os.getpid(), self._options, _CPU_A_SECOND * self._limits.timeout + _CPU_START)
-        worker = _Worker(self._module, hello, environment, self._folder, self._beside)
+        room = min(PIPE_BYTES, PIPES_BYTES // self._count)
+        worker = _Worker(self._module, hello, environment, self._folder, self._beside, room)
         worker.deadline = time.monotonic() + self._limits.start
         self._workers.append(worker)
         self._selector.register(worker.replies, selectors.EVENT_READ, worker)

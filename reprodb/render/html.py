@@ -156,6 +156,14 @@ def fingerprint() -> str:
     return content_key("reprodb.render", *(part for name in sorted(texts) for part in (name, texts[name])))
 
 
+def prepare() -> None:
+    """Compile the templates of a run's page ahead of it: that takes longer than the page itself."""
+    import reprodb.render.views  # noqa: F401 -- loaded now, so that the page need not
+
+    for name in ("comparison.html", "page.html", "parts.html"):
+        _environment().get_template(name)
+
+
 def _comparison(run: Run, view: "Page", home: str) -> str:
     return _page(
         "comparison.html",
