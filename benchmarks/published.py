@@ -46,11 +46,13 @@ def _by_hand(nvcc: str, arch: str, folder: Path) -> None:
             raise SystemExit(f"the published program does not show the published tree:\n{table}")
 
 
-def _night(folder: Path) -> None:
+def _night(folder: Path, name: str) -> None:
+    """One nightly in `folder`; where its time went is kept beside it under `name`."""
     command = [sys.executable, "-m", "reprodb", "nightly", "--device", "gpu", "--quiet", "--tag", "published"]
-    command += [part for name in BUILDS for part in ("--profile", name)]
+    command += ["--timings", *(part for profile in BUILDS for part in ("--profile", profile))]
     environment = os.environ | {"REPRODB_CACHE": str(folder / "cache")}
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    (folder / name).write_text(done.stderr)
 
 
 def rows() -> list[Row]:
@@ -63,8 +65,9 @@ def rows() -> list[Row]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             hand.append(seconds(lambda place=folder: _by_hand(nvcc.path, arch, place)))  # type: ignore[misc]
-            cold.append(seconds(lambda place=folder: _night(place)))  # type: ignore[misc]
-            warm.append(seconds(lambda place=folder: _night(place)))  # type: ignore[misc]
+            for kind, taken in (("cold", cold), ("warm", warm)):
+                taken.append(seconds(lambda place=folder, kind=kind: _night(place, kind)))  # type: ignore[misc]
+                print(f"a {kind} night:\n{(folder / kind).read_text()}", file=sys.stderr)
 
     def row(name: str, ours: list[float], goal: float) -> Row:
         ratio = Spread.of([a / b for a, b in zip(ours, hand, strict=True)])
