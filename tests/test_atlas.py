@@ -197,8 +197,36 @@ def test_a_nan_for_a_nan_is_told_from_numbers_that_come_and_go() -> None:
     lost = moved([NAN, ONE], [OTHER_NAN, NAN])
     assert (lost.max_ulp, lost.nans, lost.nan_to_nan, lost.nans_only) == (None, 2, 1, False)
     assert render.distance(lost) == "NaN"
+    assert render.reach(lost) == "NaN, 1 NaN for NaN, 1 between NaN and a number"
     both = moved([NAN, ONE], [OTHER_NAN, ONE + 2])
     assert (both.max_ulp, both.nans_only) == (2, False)
+    assert render.reach(both) == "2 ULP, 1 NaN for NaN"
+    assert render.reach(other) == "NaN for NaN"
+    assert render.reach(moved([ONE, ONE], [ONE, ONE + 1])) == "1 ULP"
+
+
+def test_a_table_that_did_not_count_nans_for_nans_is_read_and_shown_without(tmp_path: Path) -> None:
+    """Documents of before the count are told by their example."""
+    entries = (
+        (answer("expf", "12.6.85", [NAN, ONE]), answer("expf", "13.5.37", [OTHER_NAN, ONE])),
+        (answer("logf", "12.6.85", [NAN, ONE]), answer("logf", "13.5.37", [OTHER_NAN, ONE + 2])),
+    )
+    found = table(*entries[0], *entries[1])
+    document = valid(render.document(found), "atlas")
+    assert [m["nan_to_nan"] for f in document["functions"] for m in f["moves"]] == [1, 1]
+    for function in document["functions"]:
+        for move in function["moves"]:
+            del move["nan_to_nan"]
+    file = tmp_path / "older.json"
+    file.write_text(json.dumps(valid(document, "atlas")))
+    older = read(file)
+    assert [(m.nan_to_nan, m.nans_only, render.reach(m)) for _, m in older.moves] == [
+        (None, True, "NaN for NaN"),
+        (None, False, "2 ULP"),
+    ]
+    assert render.verdict(older) == render.verdict(found)
+    assert {m["nan_to_nan"] for f in render.document(older)["functions"] for m in f["moves"]} == {None}
+    assert "2 ULP, 1 NaN for NaN" in markdown(found) and "1 NaN for NaN" in html.atlas(found)
 
 
 def test_code_that_moves_without_bits_is_news_of_its_own() -> None:

@@ -52,6 +52,16 @@ def distance(move: Move) -> str:
     return f"{move.max_ulp:,} ULP" if move.max_ulp < 10**7 else f"{move.max_ulp:.1e} ULP"
 
 
+def reach(move: Move) -> str:
+    """The distance, and how many NaNs had a part in the move, where numbers moved too and it was counted."""
+    if move.nan_to_nan is None or move.nans_only:
+        return distance(move)
+    crossed = move.nans - move.nan_to_nan
+    told = [f"{move.nan_to_nan:,} NaN for NaN"] if move.nan_to_nan else []
+    told += [f"{crossed:,} between NaN and a number"] if crossed else []
+    return ", ".join((distance(move), *told))
+
+
 def value(word: Word) -> str:
     """The number in as many digits as tell it from its neighbours."""
     digits = 17 if len(word.bits) > len("0x00000000") else 9
@@ -139,7 +149,7 @@ def _without_result(entries: Iterable[Entry], called: dict[str, str]) -> Iterato
 
 def how_far(move: Move) -> str:
     """`up to 2 ULP; nearer: after (…)`; of NaNs only what became of them."""
-    return distance(move) if move.nans_only else f"up to {distance(move)}; nearer: {nearer(move)}"
+    return distance(move) if move.nans_only else f"up to {reach(move)}; nearer: {nearer(move)}"
 
 
 def headline(atlas: Atlas) -> str:

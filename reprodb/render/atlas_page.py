@@ -9,12 +9,12 @@ from reprodb.atlas.table import Atlas, Entry, Move
 from reprodb.render.atlas import (
     INCOMPLETE,
     call,
-    distance,
     labels,
     moving,
     nearer_counts,
     nearer_side,
     percent,
+    reach,
     share,
     since,
     span,
@@ -141,7 +141,7 @@ def _row(atlas: Atlas, entry: Entry, move: Move) -> MoveRow:
     return MoveRow(
         function=entry.function,
         share=share(move) + since(atlas, move),
-        distance=distance(move),
+        distance=reach(move),
         side="" if move.nans_only else nearer_side(move),
         counts=nearer_counts(move),
         call=call(entry, example),
