@@ -66,10 +66,10 @@ def targets() -> tuple[Target, ...]:
         Target("worker answer", seeds.answers, readers.read_answer, (ForeignValueError,), 4),
         Target("ptx", seeds.ptx_texts, readers.read_ptx, (UnsupportedError,), 20),
         Target("ptx lowered", seeds.ptx_texts, readers.lower_ptx, (ReprodbError,), 4),
-        Target("ptx normalised", seeds.ptx_texts, readers.read_ptx_code, (), 4),
+        Target("ptx normalised", seeds.ptx_texts, readers.read_ptx_code, (), 2),
         Target("sass", seeds.sass_texts, readers.read_sass_code, (), 16),
         Target("bundle", seeds.bundles, readers.read_bundle, (StoreError,), 12),
         Target("bundle manifest", seeds.heads, readers.read_head, (StoreError,), 4),
-        Target("bundle members", seeds.members, readers.read_members, (StoreError,), 3),
-        Target("bundle values", seeds.members, readers.read_members, (StoreError,), 5, values_exchanged),
+        Target("bundle members", seeds.members, readers.read_members, (StoreError,), 2),
+        Target("bundle values", seeds.members, readers.read_members, (StoreError,), 4, values_exchanged),
     )
