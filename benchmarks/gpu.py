@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from benchmarks import large
 from benchmarks.harness import Row, Spread
 from benchmarks.model import tree
 from reprodb.domain import Artifact, Kernel
@@ -76,4 +77,5 @@ def rows() -> list[Row]:
     return [
         row("100 repetitions of the tree, first launch to last byte", ours, 1.1),
         row("the same with loading and capture", whole, None),
+        *large.rows(executor, large.compiled(devices[0].arch), large.fill()),
     ]
