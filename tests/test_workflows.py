@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from reprodb.store import open_store
+from tests.command import reprodb
 from tests.test_bad_input import SOURCE, write_kernel
 from tests.test_repository import commit, git
-from tests.workflows import ROOT, WORKFLOWS, Runner, checkout, evaluate, load, uses
+from tests.workflows import ROOT, WORKFLOWS, Runner, checkout, environment, evaluate, load, uses
 
 FILES = [*sorted(WORKFLOWS.glob("*.yml")), ROOT / "action.yml"]
 BIN = Path(sys.executable).parent
@@ -67,6 +68,7 @@ def test_actions_are_pinned_by_commit_and_say_their_version(path: Path) -> None:
 def test_workflows_have_few_rights_and_an_end(path: Path) -> None:
     workflow = load(path)
     assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["defaults"] == {"run": {"shell": "bash"}}  # a failure before a pipe counts
     for name, job in workflow["jobs"].items():
         assert job["timeout-minutes"] <= (300 if name == "soak" else 60)
         assert job.get("permissions", {}) == (
@@ -226,6 +228,44 @@ def test_the_pull_request_job_step_by_step(tmp_path: Path) -> None:
     assert push.run(workflow, prepare) == []
 
 
+@pytest.mark.soak
+def test_the_workflow_that_init_writes_step_by_step(tmp_path: Path) -> None:
+    """All but its set-up, which installs a release: a night on a runner, and nothing without one."""
+    repository = tmp_path / "mine"
+    repository.mkdir()
+    git(repository, "init", "-q")
+    assert reprodb("init", folder=repository).code == 0
+    workflow = load(repository / ".github" / "workflows" / "reprodb.yml")
+    install = workflow["jobs"]["night"]["steps"].pop(1)["run"]
+    assert "reprodb[cpu,cuda13,postgres]==" in install
+
+    def prepare(workspace: Path) -> None:
+        shutil.copytree(repository, workspace)
+        environment(workspace)
+
+    state = {"REPRODB_DB": str(tmp_path / "history.db"), "REPRODB_BACKUPS": str(tmp_path / "backups")}
+    idle = Runner(tmp_path / "idle", variables=state)
+    idle.folder.mkdir()
+    assert idle.run(workflow, prepare) == []
+    runner = Runner(tmp_path / "runner", variables={**state, "REPRODB_RUNNER": '["self-hosted"]'})
+    runner.folder.mkdir()
+    done = runner.run(workflow, prepare)
+    assert [(did.step, did.code) for did in done] == [("Nightly", 0), ("Bundle", 0), ("Back up", 0)], failed(
+        runner
+    )
+    left = {path.name for path in (runner.artifacts / "night-here-77-1").iterdir()}
+    assert left == {"run-1.html", "junit.xml", "night.reprodb"}
+    assert len(list((tmp_path / "backups").iterdir())) == 1
+    server = Runner(tmp_path / "server", secrets={"REPRODB_DB": "postgresql://u:p@127.0.0.1:1/d"})
+    server.variables = {"REPRODB_RUNNER": '["self-hosted"]'}
+    server.folder.mkdir()
+    with pytest.raises(AssertionError, match="nothing to upload"):
+        server.run(workflow, prepare)
+    ends = {did.step: (did.code, did.output) for did in server.done}
+    assert ends["Nightly"][0] == 4
+    assert ends["Back up"] == (0, "PostgreSQL is backed up by its own tools\n")
+
+
 # --- The composite action ----------------------------------------------------------------------
 
 
@@ -285,6 +325,20 @@ def test_the_action_checks_a_pull_request(tmp_path: Path, command: Path) -> None
     _, _, said = act(tmp_path, command=str(command), against="origin/main", out="r")
     assert said.startswith("<check><--against><origin/main><--html><r/check.html>")
     assert "--device" not in said
+
+
+def test_what_ends_the_action_before_reprodb_is_no_answer(tmp_path: Path, command: Path) -> None:
+    """Bash's own 1 would say that bits changed: no environment can be made here, no such command is there."""
+    nothing = {"verdict": "no answer, see the log", "exit-code": "4", "report": ""}
+    assert command.is_file()  # where the environment would be
+    code, outputs, _ = act(tmp_path)
+    assert (code, outputs) == (4, nothing)
+    (tmp_path / "file").touch()
+    code, outputs, _ = act(tmp_path, command=str(command), against="HEAD", out="file/inside")
+    assert (code, outputs) == (4, nothing)
+    code, outputs, said = act(tmp_path, command=str(command), against="HEAD", out="-odd")
+    assert (code, outputs["exit-code"], "<--html><-odd/check.html>" in said) == (3, "3", True)
+    assert (tmp_path / "-odd").is_dir()
 
 
 @pytest.mark.soak

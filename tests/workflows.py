@@ -135,6 +135,10 @@ class Did:
     output: str
 
 
+# How GitHub starts a step's script: the shell that is not named goes on after a pipe whose first part failed.
+SHELLS = {"": ["bash", "-e"], "bash": ["bash", "--noprofile", "--norc", "-eo", "pipefail"]}
+
+
 @dataclass(slots=True)
 class Runner:
     """A machine with a workspace a job, artifacts between jobs, and a place outside the workspaces."""
@@ -145,6 +149,7 @@ class Runner:
     event: str = "schedule"
     github: dict[str, Any] = field(default_factory=dict)
     done: list[Did] = field(default_factory=list)
+    shell: str = ""
 
     @property
     def artifacts(self) -> Path:
@@ -153,6 +158,7 @@ class Runner:
     def run(self, workflow: dict[str, Any], prepare: Any) -> list[Did]:
         """Every job in order, matrix entries one after the other; `prepare(workspace)` is the checkout."""
         results: dict[str, dict[str, str]] = {}
+        self.shell = workflow.get("defaults", {}).get("run", {}).get("shell", "")
         for name, job in workflow["jobs"].items():
             rows = job.get("strategy", {}).get("matrix", {}).get("include", [{}])
             ends = [
@@ -222,7 +228,7 @@ class Runner:
         outputs = self.folder / "outputs"
         outputs.touch()
         done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            [*SHELLS[self.shell], "-c", step["run"]],
             cwd=workspace,
             env={
                 **inherited, **environment, **extra, "CI": "true", "GITHUB_ACTIONS": "true",
@@ -294,6 +300,11 @@ def checkout(workspace: Path, suite: Path) -> None:
             shutil.copy(source, workspace / name)
     shutil.copytree(suite, workspace / "kernels")
     (workspace / "reprodb.toml").write_text('[nightly]\nevery = "24h"\n\n[project]\nsuite = "kernels"\n')
+    environment(workspace)
+
+
+def environment(workspace: Path) -> None:
+    """The virtual environment that a workflow's set-up makes: this one, the model for the GPU."""
     commands = workspace / ".venv" / "bin"
     commands.mkdir(parents=True)
     (commands / "python").write_text(_PYTHON.format(python=sys.executable))

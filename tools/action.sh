@@ -3,6 +3,17 @@
 set -euo pipefail
 set -f # profiles may be globs, and they are reprodb's to match
 
+# What ends this before reprodb has answered is no answer: bash's own 1 would say that bits changed.
+code=4
+leave() {
+  # A run that ends before its verdict has an exit code all the same.
+  if ! grep -q '^exit-code=' "$GITHUB_OUTPUT" 2>/dev/null; then
+    printf 'verdict=no answer, see the log\nexit-code=%s\nreport=\n' "$code" >>"$GITHUB_OUTPUT"
+  fi
+  exit "$code"
+}
+trap leave EXIT
+
 here=$(cd "$(dirname "$0")/.." && pwd)
 command=${INPUT_COMMAND:-}
 if [ -z "$command" ]; then
@@ -19,7 +30,7 @@ if [ -z "$command" ]; then
 fi
 
 if [ -n "${INPUT_AGAINST:-}" ]; then
-  mkdir -p "$INPUT_OUT"
+  mkdir -p -- "$INPUT_OUT"
   arguments=(check --against "$INPUT_AGAINST" --html "$INPUT_OUT/check.html" --junit "$INPUT_OUT/check.xml")
   # `auto` would let a runner with a GPU answer otherwise than one without.
   [ "$INPUT_DEVICE" = auto ] || arguments+=(--device "$INPUT_DEVICE")
@@ -34,10 +45,4 @@ for profile in ${INPUT_PROFILES:-}; do
   arguments+=(--profile "$profile")
 done
 
-code=0
-"$command" "${arguments[@]}" || code=$?
-# A run that ends before its verdict has an exit code all the same.
-if ! grep -q '^exit-code=' "$GITHUB_OUTPUT" 2>/dev/null; then
-  printf 'verdict=no answer, see the log\nexit-code=%s\nreport=\n' "$code" >>"$GITHUB_OUTPUT"
-fi
-exit "$code"
+if "$command" "${arguments[@]}"; then code=0; else code=$?; fi
