@@ -40,3 +40,16 @@ def test_imports_never_run_backwards() -> None:
         check = f"found = sorted(m for m in sys.modules if m in {later!r})\nassert not found, found"
         code = f"import reprodb.{step}\n{check}"
         _loaded(code)
+
+
+def test_a_nights_worker_begins_before_the_database_and_the_pages_are_loaded() -> None:
+    """A GPU takes more than a second to open: nothing that it does not need comes first."""
+    code = (
+        "import runpy\n"
+        "from reprodb.executors.pool import Pool\n"
+        "Pool.begin = lambda self: self.close() or sys.exit()\n"
+        "sys.argv = ['reprodb', 'nightly', '--device', 'cpu', '--kernel', 'none', '--quiet']\n"
+        "try:\n    runpy.run_module('reprodb', run_name='__main__')\n"
+        "except SystemExit as left:\n    assert left.code == 0, left\n"
+    )
+    assert _loaded(code) == set()
