@@ -19,12 +19,12 @@ from reprodb.domain import Run
 from reprodb.errors import StoreError, UsageError
 from reprodb.files import put_in_place
 from reprodb.store import bundle_format as form
+from reprodb.store import tables as t
 from reprodb.store.bundle_read import Bundle, Row
 from reprodb.store.intern import Known, batches
 from reprodb.store.patterns import read_blobs, split_digests, write_patterns, write_unkept
 from reprodb.store.read import Seen, read_results, read_runs, result_query, run_query
 from reprodb.store.store import Store
-from reprodb.store.tables import BlobRow, BuildRow, PatternRow, ResultRow, RunRow
 from reprodb.store.write import finish_run, one_case, write_results, write_run
 
 _PAGES_AT_ONCE = 64
@@ -84,13 +84,13 @@ def _write(connection: Connection, seen: Seen, numbers: Sequence[int], path: Pat
     digests: set[str] = set()
     uids = []
     for number in numbers:
-        found = read_runs(connection, seen, run_query().where(RunRow.id == number))
+        found = read_runs(connection, seen, run_query().where(t.runs.c.id == number))
         if not found:
             raise UsageError(f"there is no run {number}")
         run, position = found[0]
         uids.append(run.uid)
         lines = []
-        stored = read_results(connection, seen, result_query().where(ResultRow.run_id == number))
+        stored = read_results(connection, seen, result_query().where(t.results.c.run_id == number))
         for one in sorted(stored, key=lambda s: s.result.row):
             case = form.CaseLine(one_case(one.result), one.result.input_digest)
             key = case.key
@@ -121,14 +121,14 @@ def _lines(values: Iterable[object]) -> bytes:
 
 def _build_lines(connection: Connection, seen: Seen, keys: list[str]) -> list[form.BuildLine]:
     by_key = dict(seen.builds.values())
-    ptx, sass = select(BlobRow).subquery(), select(BlobRow).subquery()
+    ptx, sass = select(t.blobs).subquery(), select(t.blobs).subquery()
     lines = {}
     for batch in batches(keys):
         query = (
-            select(BuildRow.digest, ptx.c.digest.label("ptx"), sass.c.digest.label("sass"))
-            .outerjoin(ptx, ptx.c.id == BuildRow.ptx_id)
-            .outerjoin(sass, sass.c.id == BuildRow.sass_id)
-            .where(BuildRow.digest.in_(batch))
+            select(t.builds.c.digest, ptx.c.digest.label("ptx"), sass.c.digest.label("sass"))
+            .outerjoin(ptx, ptx.c.id == t.builds.c.ptx_id)
+            .outerjoin(sass, sass.c.id == t.builds.c.sass_id)
+            .where(t.builds.c.digest.in_(batch))
         )
         for row in connection.execute(query):
             lines[row.digest] = form.BuildLine(by_key[row.digest], row.ptx, row.sass)
@@ -138,8 +138,12 @@ def _build_lines(connection: Connection, seen: Seen, keys: list[str]) -> list[fo
 def _pattern_lines(connection: Connection, digests: list[str]) -> list[form.PatternLine]:
     lines = []
     for batch in batches(digests):
-        query = select(PatternRow.digest, PatternRow.size, PatternRow.data, PatternRow.pages, PatternRow.kept)
-        for row in connection.execute(query.where(PatternRow.digest.in_(batch)).order_by(PatternRow.digest)):
+        query = select(
+            t.patterns.c.digest, t.patterns.c.size, t.patterns.c.data, t.patterns.c.pages, t.patterns.c.kept
+        )
+        for row in connection.execute(
+            query.where(t.patterns.c.digest.in_(batch)).order_by(t.patterns.c.digest)
+        ):
             data = None if row.data is None else base64.b64encode(row.data).decode()
             pages = split_digests(row.pages or b"")
             lines.append(form.PatternLine(row.digest, row.size, data, pages, row.kept))
@@ -158,7 +162,7 @@ def _write_zip(
     """The archive, manifest first, then members by name, all with one date and one set of rights."""
     sizes = dict.fromkeys((f"texts/{d}" for d in texts), 0)
     for batch in batches(sorted(texts)):
-        query = select(BlobRow.digest, BlobRow.size).where(BlobRow.digest.in_(batch))
+        query = select(t.blobs.c.digest, t.blobs.c.size).where(t.blobs.c.digest.in_(batch))
         sizes.update((f"texts/{d}", size) for d, size in connection.execute(query))
     sizes |= {f"large/{d}": line.size for d, line in large.items()}
     listed = {name: form.Member(sha256(data), len(data)) for name, data in members.items()}
@@ -343,7 +347,7 @@ def _import(
         ids |= {place: number for place, (number, _) in there.items()}
         for batch in batches(sorted(ids[place] for place in one.accepted)):
             connection.execute(
-                update(ResultRow).where(ResultRow.id.in_(batch)).values(accepted=one.head.position)
+                update(t.results).where(t.results.c.id.in_(batch)).values(accepted=one.head.position)
             )
     return Imported(*counts)
 
@@ -360,7 +364,7 @@ def _import_patterns(connection: Connection, known: Known, bundle: Bundle) -> No
 
 
 def _existing(connection: Connection, uid: str) -> tuple[form.RunLine, int] | None:
-    found = read_runs(connection, Seen(), run_query().where(RunRow.uid == uid))
+    found = read_runs(connection, Seen(), run_query().where(t.runs.c.uid == uid))
     if not found:
         return None
     run, position = found[0]
@@ -371,7 +375,7 @@ def _existing(connection: Connection, uid: str) -> tuple[form.RunLine, int] | No
 def _rows(connection: Connection, run_id: int) -> dict[tuple[str, ...], tuple[int, str]]:
     """The run's results as the database has them: number and bits by row."""
     found: dict[tuple[str, ...], tuple[int, str]] = {}
-    for one in read_results(connection, Seen(), result_query().where(ResultRow.run_id == run_id)):
+    for one in read_results(connection, Seen(), result_query().where(t.results.c.run_id == run_id)):
         key = form.CaseLine(one_case(one.result), one.result.input_digest).key
         line = form.result_line(one.result, key, one.build, accepted=False)
         assert one.result.id is not None  # noqa: S101 -- read from its row

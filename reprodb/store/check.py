@@ -12,23 +12,9 @@ from reprodb import codec, digest
 from reprodb.domain import Accuracy, Build, CodeOrigin, Environment, Kernel, Status
 from reprodb.errors import StoreError
 from reprodb.store import sequences
+from reprodb.store import tables as t
 from reprodb.store.patterns import PAGE, inflate, join_pages, page_digests
 from reprodb.store.read import Seen, read_runs, run_query
-from reprodb.store.tables import (
-    Base,
-    BlobRow,
-    BuildRow,
-    CaseRow,
-    EnvironmentRow,
-    LayoutRow,
-    OutputPatternRow,
-    OutputRow,
-    PatternRow,
-    RemarkRow,
-    ResultRow,
-    RunRow,
-    ScopeRow,
-)
 from reprodb.store.write import Layout, build_key, case_key, text_key
 
 LARGEST_CACHE = 50_000  # entries
@@ -70,7 +56,7 @@ def _engine(connection: Connection) -> Iterator[str]:
 def _tables(connection: Connection) -> Iterator[str]:
     """Whether every table and column is there."""
     inspector = inspect(connection)
-    for table in Base.metadata.sorted_tables:
+    for table in t.METADATA.sorted_tables:
         if not inspector.has_table(table.name):
             yield f"table {table.name} is missing"
             continue
@@ -87,20 +73,20 @@ def _rows(connection: Connection, query: Any) -> Iterator[Any]:
 
 def _records(connection: Connection) -> Iterator[str]:
     """Every interned record: its digest, and that it is the canonical form of the value that it says."""
-    for row in _rows(connection, select(*EnvironmentRow.__table__.columns)):
+    for row in _rows(connection, select(*t.environments.c)):
         key = digest.content_key("reprodb.environment/1", row.record)
         yield from _record("environments", row, key, Environment)
-    for row in _rows(connection, select(*CaseRow.__table__.columns)):
+    for row in _rows(connection, select(*t.cases.c)):
         yield from _record("cases", row, case_key(row.record, row.input_digest), Kernel)
-    for row in _rows(connection, select(*LayoutRow.__table__.columns)):
+    for row in _rows(connection, select(*t.layouts.c)):
         yield from _record("layouts", row, text_key(row.record), Layout)
-    for row in _rows(connection, select(*RemarkRow.__table__.columns)):
+    for row in _rows(connection, select(*t.remarks.c)):
         yield from _record("remarks", row, text_key(row.record), None)
-    ptx, sass = select(BlobRow).subquery(), select(BlobRow).subquery()
+    ptx, sass = select(t.blobs).subquery(), select(t.blobs).subquery()
     builds = (
-        select(*BuildRow.__table__.columns, ptx.c.digest.label("ptx"), sass.c.digest.label("sass"))
-        .outerjoin(ptx, ptx.c.id == BuildRow.ptx_id)
-        .outerjoin(sass, sass.c.id == BuildRow.sass_id)
+        select(*t.builds.c, ptx.c.digest.label("ptx"), sass.c.digest.label("sass"))
+        .outerjoin(ptx, ptx.c.id == t.builds.c.ptx_id)
+        .outerjoin(sass, sass.c.id == t.builds.c.sass_id)
     )
     for row in _rows(connection, builds):
         yield from _record("builds", row, build_key(row.record, row.ptx, row.sass), Build)
@@ -120,7 +106,7 @@ def _record(table: str, row: Any, key: str, kind: type | None) -> Iterator[str]:
 
 
 def _blobs(connection: Connection) -> Iterator[str]:
-    for row in _rows(connection, select(*BlobRow.__table__.columns)):
+    for row in _rows(connection, select(*t.blobs.c)):
         try:
             raw = inflate(row.digest, row.size, row.data)
         except StoreError as error:
@@ -132,15 +118,21 @@ def _blobs(connection: Connection) -> Iterator[str]:
 
 def _patterns(connection: Connection) -> Iterator[str]:
     # Pages are fetched while the patterns are read: take the large ones' numbers first.
-    small = select(PatternRow.digest, PatternRow.size, PatternRow.data, PatternRow.kept)
-    for row in _rows(connection, small.where(PatternRow.pages.is_(None))):
+    small = select(t.patterns.c.digest, t.patterns.c.size, t.patterns.c.data, t.patterns.c.kept)
+    for row in _rows(connection, small.where(t.patterns.c.pages.is_(None))):
         if row.data is None or not row.kept or len(row.data) != row.size or row.size > PAGE:
             yield f"pattern {row.digest} has no data, or not as much as it says"
         elif digest.sha256(row.data) != row.digest:
             yield f"pattern {row.digest} has other data than its SHA-256 says"
-    columns = (PatternRow.digest, PatternRow.size, PatternRow.data, PatternRow.pages, PatternRow.kept)
-    for number in connection.scalars(select(PatternRow.id).where(PatternRow.pages.is_not(None))).all():
-        row = connection.execute(select(*columns).where(PatternRow.id == number)).one()
+    columns = (
+        t.patterns.c.digest,
+        t.patterns.c.size,
+        t.patterns.c.data,
+        t.patterns.c.pages,
+        t.patterns.c.kept,
+    )
+    for number in connection.scalars(select(t.patterns.c.id).where(t.patterns.c.pages.is_not(None))).all():
+        row = connection.execute(select(*columns).where(t.patterns.c.id == number)).one()
         if row.data is not None or row.size <= PAGE or len(row.pages) != 32 * -(-row.size // PAGE):
             yield f"pattern {row.digest} has not the pages of {row.size} bytes"
         elif row.kept:
@@ -154,9 +146,9 @@ def _patterns(connection: Connection) -> Iterator[str]:
 
 
 def _runs(connection: Connection) -> Iterator[str]:
-    for number in connection.scalars(select(RunRow.id)).all():
+    for number in connection.scalars(select(t.runs.c.id)).all():
         try:
-            read_runs(connection, Seen(), run_query().where(RunRow.id == number))
+            read_runs(connection, Seen(), run_query().where(t.runs.c.id == number))
         except StoreError as error:
             yield f"run {number}: {error.problem}"
 
@@ -165,13 +157,13 @@ def _results(connection: Connection) -> Iterator[str]:
     """Results against their scope, case and run, and their words against those that there are."""
     status, accuracy, origin = set(Status), set(Accuracy), {None, *CodeOrigin}
     query = (
-        select(ResultRow.id, ScopeRow.kernel, ScopeRow.case_name, ScopeRow.lane, ScopeRow.suite)
-        .add_columns(CaseRow.kernel.label("k"), CaseRow.name.label("c"), RunRow.lane.label("l"))
-        .add_columns(RunRow.suite.label("s"), RunRow.position, ResultRow.accepted)
-        .add_columns(ResultRow.status, ResultRow.accuracy, ResultRow.origin)
-        .join(ScopeRow, ScopeRow.id == ResultRow.scope_id)
-        .join(CaseRow, CaseRow.id == ResultRow.case_id)
-        .join(RunRow, RunRow.id == ResultRow.run_id)
+        select(t.results.c.id, t.scopes.c.kernel, t.scopes.c.case_name, t.scopes.c.lane, t.scopes.c.suite)
+        .add_columns(t.cases.c.kernel.label("k"), t.cases.c.name.label("c"), t.runs.c.lane.label("l"))
+        .add_columns(t.runs.c.suite.label("s"), t.runs.c.position, t.results.c.accepted)
+        .add_columns(t.results.c.status, t.results.c.accuracy, t.results.c.origin)
+        .join(t.scopes, t.scopes.c.id == t.results.c.scope_id)
+        .join(t.cases, t.cases.c.id == t.results.c.case_id)
+        .join(t.runs, t.runs.c.id == t.results.c.run_id)
     )
     for row in _rows(connection, query):
         number, *scope = row[:5]
@@ -186,9 +178,9 @@ def _results(connection: Connection) -> Iterator[str]:
 def _outputs(connection: Connection) -> Iterator[str]:
     """Every sequence and run hash, from the patterns; results that say ok have outputs."""
     bare = (
-        select(ResultRow.id)
-        .outerjoin(OutputRow, OutputRow.result_id == ResultRow.id)
-        .where(OutputRow.result_id.is_(None), ResultRow.status == "ok")
+        select(t.results.c.id)
+        .outerjoin(t.outputs, t.outputs.c.result_id == t.results.c.id)
+        .where(t.outputs.c.result_id.is_(None), t.results.c.status == "ok")
     )
     for number in connection.scalars(bare):
         yield f"result {number} is ok and has no outputs"
@@ -197,15 +189,17 @@ def _outputs(connection: Connection) -> Iterator[str]:
     while numbers := _next_results(connection, last):
         last = numbers[-1]
         links: dict[tuple[int, int], list[int]] = {}
-        columns = OutputPatternRow.__table__.columns
-        query = select(*columns).where(OutputPatternRow.result_id.in_(numbers)).order_by(*list(columns)[:3])
+        columns = t.output_patterns.c
+        query = (
+            select(*columns).where(t.output_patterns.c.result_id.in_(numbers)).order_by(*list(columns)[:3])
+        )
         for result_id, place, _, pattern_id in connection.execute(query):
             links.setdefault((result_id, place), []).append(pattern_id)
         outputs = (
-            select(OutputRow.result_id, OutputRow.place, OutputRow.run_hash, OutputRow.sequence)
-            .add_columns(ResultRow.repetitions)
-            .join(ResultRow, ResultRow.id == OutputRow.result_id)
-            .where(OutputRow.result_id.in_(numbers))
+            select(t.outputs.c.result_id, t.outputs.c.place, t.outputs.c.run_hash, t.outputs.c.sequence)
+            .add_columns(t.results.c.repetitions)
+            .join(t.results, t.results.c.id == t.outputs.c.result_id)
+            .where(t.outputs.c.result_id.in_(numbers))
         )
         for row in connection.execute(outputs):
             where = f"result {row.result_id}, output {row.place}"
@@ -220,7 +214,7 @@ def _outputs(connection: Connection) -> Iterator[str]:
 
 
 def _next_results(connection: Connection, last: int) -> Sequence[int]:
-    query = select(ResultRow.id).where(ResultRow.id > last).order_by(ResultRow.id).limit(500)
+    query = select(t.results.c.id).where(t.results.c.id > last).order_by(t.results.c.id).limit(500)
     return connection.scalars(query).all()
 
 
@@ -251,8 +245,8 @@ class RunHashes:
             if len(self._words) > LARGEST_CACHE:
                 self._words.clear()
             row = self._connection.execute(
-                select(PatternRow.digest, PatternRow.data, PatternRow.pages, PatternRow.kept).where(
-                    PatternRow.id == number
+                select(t.patterns.c.digest, t.patterns.c.data, t.patterns.c.pages, t.patterns.c.kept).where(
+                    t.patterns.c.id == number
                 )
             ).one()
             try:

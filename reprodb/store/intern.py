@@ -7,20 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, Table, bindparam, insert, select
 
 from reprodb.domain import Scope
-from reprodb.store.tables import (
-    BlobRow,
-    BuildRow,
-    CaseRow,
-    EnvironmentRow,
-    Interned,
-    LayoutRow,
-    PatternRow,
-    RemarkRow,
-    ScopeRow,
-)
+from reprodb.store import tables as t
 
 T = TypeVar("T")
 _BATCH = 1000
@@ -31,11 +21,11 @@ _LARGEST_CACHE = 100_000
 class Known:
     """Row numbers that this connection has seen; forgotten whenever a transaction fails."""
 
-    rows: dict[type, dict[str, int]] = field(default_factory=dict)
+    rows: dict[Table, dict[str, int]] = field(default_factory=dict)
     scopes: dict[Scope, int] = field(default_factory=dict)
     kernels: set[str] = field(default_factory=set)  # those whose scopes are known
 
-    def of(self, table: type) -> dict[str, int]:
+    def of(self, table: Table) -> dict[str, int]:
         known = self.rows.setdefault(table, {})
         if len(known) > _LARGEST_CACHE:
             known.clear()
@@ -54,28 +44,26 @@ def batches(items: Sequence[T], size: int = _BATCH) -> Iterator[Sequence[T]]:
 
 
 # Statements are built once: building one costs as much as executing it.
-_TABLES: tuple[type[Interned], ...] = (
-    EnvironmentRow,
-    CaseRow,
-    BlobRow,
-    BuildRow,
-    LayoutRow,
-    RemarkRow,
-    PatternRow,
+_TABLES: tuple[Table, ...] = (
+    t.environments,
+    t.cases,
+    t.blobs,
+    t.builds,
+    t.layouts,
+    t.remarks,
+    t.patterns,
 )
-_FIND: dict[type[Interned], Any] = {
-    table: select(table.digest, table.id).where(table.digest.in_(bindparam("digests", expanding=True)))
+_FIND: dict[Table, Any] = {
+    table: select(table.c.digest, table.c.id).where(table.c.digest.in_(bindparam("digests", expanding=True)))
     for table in _TABLES
 }
-_ADD: dict[type[Interned], Any] = {
-    table: insert(table).returning(table.digest, table.id) for table in _TABLES
-}
+_ADD: dict[Table, Any] = {table: insert(table).returning(table.c.digest, table.c.id) for table in _TABLES}
 
 
 def intern(
     connection: Connection,
     known: Known,
-    table: type[Interned],
+    table: Table,
     digests: Collection[str],
     columns: Callable[[str], dict[str, Any]],
 ) -> dict[str, int]:
@@ -102,7 +90,7 @@ def intern_blobs(
         data = blobs[digest]
         return {"size": len(data), "data": zlib.compress(data, level)}
 
-    return intern(connection, known, BlobRow, blobs.keys(), columns)
+    return intern(connection, known, t.blobs, blobs.keys(), columns)
 
 
 def intern_scopes(connection: Connection, known: Known, scopes: Collection[Scope]) -> dict[Scope, int]:
@@ -123,24 +111,24 @@ def find_scopes(connection: Connection, known: Known, scopes: Collection[Scope])
         known.kernels.clear()
     kernels = {scope.kernel for scope in scopes} - known.kernels
     for batch in batches(sorted(kernels)):
-        for row in connection.execute(select(*SCOPE_COLUMNS).where(ScopeRow.kernel.in_(batch))):
+        for row in connection.execute(select(*SCOPE_COLUMNS).where(t.scopes.c.kernel.in_(batch))):
             known.scopes[scope_from(row[1:])] = row[0]
     known.kernels |= kernels
     return {scope: known.scopes[scope] for scope in scopes if scope in known.scopes}
 
 
 SCOPE_COLUMNS = (
-    ScopeRow.id,
-    ScopeRow.suite,
-    ScopeRow.kernel,
-    ScopeRow.case_name,
-    ScopeRow.profile,
-    ScopeRow.arch,
-    ScopeRow.lane,
-    ScopeRow.gpu,
-    ScopeRow.condition_name,
+    t.scopes.c.id,
+    t.scopes.c.suite,
+    t.scopes.c.kernel,
+    t.scopes.c.case_name,
+    t.scopes.c.profile,
+    t.scopes.c.arch,
+    t.scopes.c.lane,
+    t.scopes.c.gpu,
+    t.scopes.c.condition_name,
 )
-_ADDING_SCOPES = insert(ScopeRow).returning(*SCOPE_COLUMNS)
+_ADDING_SCOPES = insert(t.scopes).returning(*SCOPE_COLUMNS)
 
 
 def scope_from(columns: Sequence[Any]) -> Scope:

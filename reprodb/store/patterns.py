@@ -10,8 +10,8 @@ from sqlalchemy import Connection, select, update
 
 from reprodb.digest import sha256
 from reprodb.errors import StoreError
+from reprodb.store import tables as t
 from reprodb.store.intern import Known, batches, intern, intern_blobs
-from reprodb.store.tables import BlobRow, PatternRow
 
 PAGE = 64 << 10  # bytes: a pattern up to this size lies in its row
 LARGEST_KEPT = 16 << 20  # bytes: a larger one leaves its page digests only, unless it is to be kept
@@ -43,12 +43,12 @@ def write_patterns(
             write_pages(connection, known, data)
         return {"size": len(data), "data": None, "pages": page_digests(data), "kept": digest in kept}
 
-    numbers = intern(connection, known, PatternRow, patterns.keys(), columns)
+    numbers = intern(connection, known, t.patterns, patterns.keys(), columns)
     for digest in sorted(kept):
         number = numbers[digest]
-        if not connection.scalar(select(PatternRow.kept).where(PatternRow.id == number)):
+        if not connection.scalar(select(t.patterns.c.kept).where(t.patterns.c.id == number)):
             write_pages(connection, known, large[digest])
-            connection.execute(update(PatternRow).where(PatternRow.id == number).values(kept=True))
+            connection.execute(update(t.patterns).where(t.patterns.c.id == number).values(kept=True))
     return numbers
 
 
@@ -59,7 +59,7 @@ def write_unkept(connection: Connection, known: Known, sizes: Mapping[str, tuple
         size, pages = sizes[digest]
         return {"size": size, "data": None, "pages": pages, "kept": False}
 
-    intern(connection, known, PatternRow, sizes.keys(), columns)
+    intern(connection, known, t.patterns, sizes.keys(), columns)
 
 
 def page_digests(data: bytes) -> bytes:
@@ -81,8 +81,12 @@ def read_patterns(connection: Connection, digests: Iterable[str]) -> dict[str, b
     wanted = list(dict.fromkeys(digests))
     found: dict[str, bytes] = {}
     for batch in batches(wanted):
-        query = select(PatternRow.digest, PatternRow.size, PatternRow.data, PatternRow.pages, PatternRow.kept)
-        for digest, size, data, pages, kept in connection.execute(query.where(PatternRow.digest.in_(batch))):
+        query = select(
+            t.patterns.c.digest, t.patterns.c.size, t.patterns.c.data, t.patterns.c.pages, t.patterns.c.kept
+        )
+        for digest, size, data, pages, kept in connection.execute(
+            query.where(t.patterns.c.digest.in_(batch))
+        ):
             if data is not None:
                 found[digest] = bytes(data)
             elif kept and pages is not None:
@@ -114,7 +118,7 @@ def read_blobs(connection: Connection, digests: Iterable[str]) -> dict[str, byte
     """The inflated bytes of those blobs that the database has. Raises StoreError for a damaged one."""
     found = {}
     for batch in batches(list(dict.fromkeys(digests))):
-        query = select(BlobRow.digest, BlobRow.size, BlobRow.data).where(BlobRow.digest.in_(batch))
+        query = select(t.blobs.c.digest, t.blobs.c.size, t.blobs.c.data).where(t.blobs.c.digest.in_(batch))
         for digest, size, data in connection.execute(query):
             found[digest] = inflate(digest, size, data)
     return found

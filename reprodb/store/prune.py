@@ -9,23 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
+from reprodb.store import tables as t
 from reprodb.store.intern import batches
 from reprodb.store.patterns import split_digests
 from reprodb.store.references import last_accepted
-from reprodb.store.tables import (
-    BlessingRow,
-    BlobRow,
-    BuildRow,
-    CaseRow,
-    EnvironmentRow,
-    LayoutRow,
-    OutputPatternRow,
-    OutputRow,
-    PatternRow,
-    RemarkRow,
-    ResultRow,
-    RunRow,
-)
 from reprodb.store.values import Pruned
 
 
@@ -35,28 +22,28 @@ def prune(connection: Connection, keep_runs: int, older_than: datetime | None, *
     held = _held_runs(connection) & set(old)
     dropped = [number for number in old if number not in held]
     results = sum(
-        connection.scalar(select(func.count()).where(ResultRow.run_id.in_(batch))) or 0
+        connection.scalar(select(func.count()).where(t.results.c.run_id.in_(batch))) or 0
         for batch in batches(dropped)
     )
     patterns = 0
     if dry_run:
         patterns = _only_in(connection, dropped)
     elif dropped:
-        before = connection.scalar(select(func.count()).select_from(PatternRow)) or 0
+        before = connection.scalar(select(func.count()).select_from(t.patterns)) or 0
         with _indexes(connection):
             for batch in batches(dropped):
                 _drop(connection, list(batch))
             _drop_unused(connection)
-        patterns = before - (connection.scalar(select(func.count()).select_from(PatternRow)) or 0)
+        patterns = before - (connection.scalar(select(func.count()).select_from(t.patterns)) or 0)
     return Pruned(tuple(sorted(dropped)), tuple(sorted(held)), results, patterns)
 
 
 def _old_runs(connection: Connection, keep_runs: int, older_than: datetime | None) -> list[int]:
     """Runs behind the newest `keep_runs` of their suite that started before `older_than`."""
     rank = func.row_number().over(
-        partition_by=RunRow.suite, order_by=(RunRow.position.desc(), RunRow.uid.desc())
+        partition_by=t.runs.c.suite, order_by=(t.runs.c.position.desc(), t.runs.c.uid.desc())
     )
-    ranked = select(RunRow.id, RunRow.started_at, rank.label("rank")).subquery()
+    ranked = select(t.runs.c.id, t.runs.c.started_at, rank.label("rank")).subquery()
     query = select(ranked.c.id).where(ranked.c.rank > keep_runs)
     if older_than is not None:
         query = query.where(ranked.c.started_at < older_than)
@@ -66,8 +53,8 @@ def _old_runs(connection: Connection, keep_runs: int, older_than: datetime | Non
 def _held_runs(connection: Connection) -> set[int]:
     """Runs with a result that was ever blessed, or is the last accepted one of its scope."""
     references = last_accepted(None).subquery()
-    blessed = select(ResultRow.run_id).join(BlessingRow, BlessingRow.result_id == ResultRow.id)
-    accepted = select(ResultRow.run_id).join(references, references.c[1] == ResultRow.id)
+    blessed = select(t.results.c.run_id).join(t.blessings, t.blessings.c.result_id == t.results.c.id)
+    accepted = select(t.results.c.run_id).join(references, references.c[1] == t.results.c.id)
     return {*connection.scalars(blessed), *connection.scalars(accepted)}
 
 
@@ -75,8 +62,8 @@ def _only_in(connection: Connection, runs: list[int]) -> int:
     """How many patterns no other run has."""
     gone = set(runs)
     users: dict[int, bool] = {}
-    query = select(OutputPatternRow.pattern_id, ResultRow.run_id).join(
-        ResultRow, ResultRow.id == OutputPatternRow.result_id
+    query = select(t.output_patterns.c.pattern_id, t.results.c.run_id).join(
+        t.results, t.results.c.id == t.output_patterns.c.result_id
     )
     for pattern, run in connection.execute(query.distinct()):
         users[pattern] = users.get(pattern, True) and run in gone
@@ -84,35 +71,37 @@ def _only_in(connection: Connection, runs: list[int]) -> int:
 
 
 def _drop(connection: Connection, runs: list[int]) -> None:
-    results = select(ResultRow.id).where(ResultRow.run_id.in_(runs))
-    connection.execute(delete(OutputPatternRow).where(OutputPatternRow.result_id.in_(results)))
-    connection.execute(delete(OutputRow).where(OutputRow.result_id.in_(results)))
-    connection.execute(delete(ResultRow).where(ResultRow.run_id.in_(runs)))
-    connection.execute(delete(RunRow).where(RunRow.id.in_(runs)))
+    results = select(t.results.c.id).where(t.results.c.run_id.in_(runs))
+    connection.execute(delete(t.output_patterns).where(t.output_patterns.c.result_id.in_(results)))
+    connection.execute(delete(t.outputs).where(t.outputs.c.result_id.in_(results)))
+    connection.execute(delete(t.results).where(t.results.c.run_id.in_(runs)))
+    connection.execute(delete(t.runs).where(t.runs.c.id.in_(runs)))
 
 
 def _drop_unused(connection: Connection) -> None:
     """Interned rows that nothing refers to any more."""
     users: tuple[tuple[Any, tuple[Any, ...]], ...] = (
-        (CaseRow, (ResultRow.case_id,)),
-        (BuildRow, (ResultRow.build_id,)),
-        (RemarkRow, (ResultRow.remark_id, RunRow.remark_id)),
-        (EnvironmentRow, (RunRow.environment_id,)),
-        (LayoutRow, (OutputRow.layout_id,)),
-        (PatternRow, (OutputPatternRow.pattern_id,)),
+        (t.cases, (t.results.c.case_id,)),
+        (t.builds, (t.results.c.build_id,)),
+        (t.remarks, (t.results.c.remark_id, t.runs.c.remark_id)),
+        (t.environments, (t.runs.c.environment_id,)),
+        (t.layouts, (t.outputs.c.layout_id,)),
+        (t.patterns, (t.output_patterns.c.pattern_id,)),
     )
     for table, columns in users:
         statement = delete(table)
         for column in columns:
-            statement = statement.where(table.id.not_in(select(column).where(column.is_not(None))))
+            statement = statement.where(table.c.id.not_in(select(column).where(column.is_not(None))))
         connection.execute(statement)
-    pages = connection.scalars(select(PatternRow.pages).where(PatternRow.pages.is_not(None), PatternRow.kept))
+    pages = connection.scalars(
+        select(t.patterns.c.pages).where(t.patterns.c.pages.is_not(None), t.patterns.c.kept)
+    )
     used = {digest for stored in pages if stored is not None for digest in split_digests(stored)}
-    texts = select(BuildRow.ptx_id).where(BuildRow.ptx_id.is_not(None))
-    both = texts.union(select(BuildRow.sass_id).where(BuildRow.sass_id.is_not(None)))
-    blobs = connection.execute(select(BlobRow.id, BlobRow.digest).where(BlobRow.id.not_in(both))).all()
+    texts = select(t.builds.c.ptx_id).where(t.builds.c.ptx_id.is_not(None))
+    both = texts.union(select(t.builds.c.sass_id).where(t.builds.c.sass_id.is_not(None)))
+    blobs = connection.execute(select(t.blobs.c.id, t.blobs.c.digest).where(t.blobs.c.id.not_in(both))).all()
     for batch in batches([number for number, digest in blobs if digest not in used]):
-        connection.execute(delete(BlobRow).where(BlobRow.id.in_(batch)))
+        connection.execute(delete(t.blobs).where(t.blobs.c.id.in_(batch)))
 
 
 _INDEXES = (

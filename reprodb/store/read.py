@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reprodb import codec
@@ -29,20 +29,8 @@ from reprodb.domain import (
 )
 from reprodb.errors import ReprodbError, StoreError
 from reprodb.store import sequences
+from reprodb.store import tables as t
 from reprodb.store.intern import batches
-from reprodb.store.tables import (
-    BuildRow,
-    CaseRow,
-    EnvironmentRow,
-    LayoutRow,
-    OutputPatternRow,
-    OutputRow,
-    PatternRow,
-    RemarkRow,
-    ResultRow,
-    RunRow,
-    ScopeRow,
-)
 from reprodb.store.write import Layout, RunRemark
 
 T = TypeVar("T")
@@ -95,8 +83,8 @@ def read_runs(connection: Connection, seen: Seen, query: Select[Any] | None = No
     """Runs with their positions, newest first; `query` narrows `run_query()`."""
     with whole("a run"):
         rows = connection.execute(query if query is not None else run_query()).all()
-    _fill(connection, seen.environments, EnvironmentRow, [r.environment_id for r in rows], _environment)
-    _fill(connection, seen.remarks, RemarkRow, [r.remark_id for r in rows], _remark)
+    _fill(connection, seen.environments, t.environments, [r.environment_id for r in rows], _environment)
+    _fill(connection, seen.remarks, t.remarks, [r.remark_id for r in rows], _remark)
     runs = []
     for row in rows:
         with whole(f"run {row.id}"):
@@ -105,7 +93,7 @@ def read_runs(connection: Connection, seen: Seen, query: Select[Any] | None = No
 
 
 def run_query() -> Select[Any]:
-    return select(*RunRow.__table__.columns).order_by(RunRow.position.desc(), RunRow.uid.desc())
+    return select(*t.runs.c).order_by(t.runs.c.position.desc(), t.runs.c.uid.desc())
 
 
 def _run(seen: Seen, row: Row[Any]) -> Run:
@@ -125,6 +113,7 @@ def _run(seen: Seen, row: Row[Any]) -> Run:
         id=row.id,
         seed=told.seed,
         canaries=told.canaries,
+        left_out=told.left_out,
     )
 
 
@@ -134,22 +123,22 @@ def _run(seen: Seen, row: Row[Any]) -> Run:
 def result_query() -> Select[Any]:
     """Every result with its scope; the caller narrows and orders it."""
     return select(
-        *ResultRow.__table__.columns,
-        ScopeRow.profile,
-        ScopeRow.arch,
-        ScopeRow.lane,
-        ScopeRow.condition_name.label("condition"),
-    ).join(ScopeRow, ScopeRow.id == ResultRow.scope_id)
+        *t.results.c,
+        t.scopes.c.profile,
+        t.scopes.c.arch,
+        t.scopes.c.lane,
+        t.scopes.c.condition_name.label("condition"),
+    ).join(t.scopes, t.scopes.c.id == t.results.c.scope_id)
 
 
 def read_results(connection: Connection, seen: Seen, query: Select[Any]) -> list[Stored]:
     """The results of the narrowed `result_query()`, in its order, patterns without their data."""
     with whole("a result"):
         rows = connection.execute(query).all()
-    _fill(connection, seen.cases, CaseRow, [r.case_id for r in rows], _case)
-    _fill(connection, seen.builds, BuildRow, [r.build_id for r in rows], _build)
+    _fill(connection, seen.cases, t.cases, [r.case_id for r in rows], _case)
+    _fill(connection, seen.builds, t.builds, [r.build_id for r in rows], _build)
     _fill(
-        connection, seen.remarks, RemarkRow, [r.remark_id for r in rows if r.remark_id is not None], _remark
+        connection, seen.remarks, t.remarks, [r.remark_id for r in rows if r.remark_id is not None], _remark
     )
     outputs = _read_outputs(connection, seen, {r.id: r.repetitions for r in rows})
     results = []
@@ -198,21 +187,21 @@ def _read_outputs(
     for batch in batches(list(repetitions)):
         digests: dict[tuple[int, int], list[str]] = {}
         links = (
-            select(OutputPatternRow.result_id, OutputPatternRow.place, PatternRow.digest)
-            .join(PatternRow, PatternRow.id == OutputPatternRow.pattern_id)
-            .where(OutputPatternRow.result_id.in_(batch))
-            .order_by(OutputPatternRow.result_id, OutputPatternRow.place, OutputPatternRow.number)
+            select(t.output_patterns.c.result_id, t.output_patterns.c.place, t.patterns.c.digest)
+            .join(t.patterns, t.patterns.c.id == t.output_patterns.c.pattern_id)
+            .where(t.output_patterns.c.result_id.in_(batch))
+            .order_by(t.output_patterns.c.result_id, t.output_patterns.c.place, t.output_patterns.c.number)
         )
         for result_id, place, digest in connection.execute(links):
             digests.setdefault((result_id, place), []).append(digest)
         query = (
-            select(*OutputRow.__table__.columns)
-            .where(OutputRow.result_id.in_(batch))
-            .order_by(OutputRow.result_id, OutputRow.place)
+            select(*t.outputs.c)
+            .where(t.outputs.c.result_id.in_(batch))
+            .order_by(t.outputs.c.result_id, t.outputs.c.place)
         )
         with whole("an output"):
             rows = connection.execute(query).all()
-        _fill(connection, seen.layouts, LayoutRow, [r.layout_id for r in rows], _layout)
+        _fill(connection, seen.layouts, t.layouts, [r.layout_id for r in rows], _layout)
         small: dict[str, None] = {}
         for row in rows:
             own = digests.get((row.result_id, row.place), [])
@@ -249,14 +238,14 @@ def _output(layout: Layout, row: Row[Any], digests: Sequence[str], repetitions: 
 
 
 def _fill(
-    connection: Connection, known: dict[int, T], table: Any, numbers: Iterable[int | None], decode: Any
+    connection: Connection, known: dict[int, T], table: Table, numbers: Iterable[int | None], decode: Any
 ) -> None:
     """Decodes the rows that are not known yet, in as few queries as their number allows."""
     missing = sorted({number for number in numbers if number is not None and number not in known})
     for batch in batches(missing):
-        query = select(*table.__table__.columns).where(table.id.in_(batch))
+        query = select(table).where(table.c.id.in_(batch))
         for row in connection.execute(query):
-            with whole(f"{table.__tablename__} row {row.id}"):
+            with whole(f"{table.name} row {row.id}"):
                 known[row.id] = decode(row)
 
 

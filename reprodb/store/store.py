@@ -9,9 +9,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, bindparam, func, select
+from sqlalchemy import Connection, Engine, Select, bindparam, func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from reprodb.domain import Artifact, CanaryOutcome, Result, Run, Scope
@@ -19,11 +19,11 @@ from reprodb.errors import StoreError, UsageError
 from reprodb.store import patterns as patterns_
 from reprodb.store import references as references_
 from reprodb.store import refs
+from reprodb.store import tables as t
 from reprodb.store.faults import store_error, translated
 from reprodb.store.intern import Known, batches
 from reprodb.store.location import Location
 from reprodb.store.read import Seen, read_results, read_runs, result_query, run_query, whole
-from reprodb.store.tables import BlobRow, BuildRow, PatternRow, ResultRow, RunRow, ScopeRow
 from reprodb.store.values import Blessing, Pruned, Reference, RunRef
 from reprodb.store.write import (
     Pair,
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _MOST_HELD = 100_000  # small patterns kept in memory
 _TRIES = 3  # of a transaction that found the database locked, or a row it knew pruned by another process
 
-_FINISHED = select(RunRow.finished_at).where(RunRow.id == bindparam("run"))
+_FINISHED = select(t.runs.c.finished_at).where(t.runs.c.id == bindparam("run"))
 
 
 class Store:
@@ -108,7 +108,7 @@ class Store:
         check_run(run)
 
         def work(connection: Connection, known: Known) -> int:
-            if connection.scalar(select(RunRow.id).where(RunRow.uid == run.uid)) is not None:
+            if connection.scalar(select(t.runs.c.id).where(t.runs.c.uid == run.uid)) is not None:
                 raise StoreError(f"{self.location} has a run {run.uid} already")
             return write_run(connection, known, run, next_position(connection, run))
 
@@ -156,10 +156,14 @@ class Store:
         """The rows (Result.row) that the run has: what a resumed run need not repeat."""
         query = (
             select(
-                ScopeRow.kernel, ScopeRow.case_name, ScopeRow.profile, ScopeRow.arch, ScopeRow.condition_name
+                t.scopes.c.kernel,
+                t.scopes.c.case_name,
+                t.scopes.c.profile,
+                t.scopes.c.arch,
+                t.scopes.c.condition_name,
             )
-            .join(ResultRow, ResultRow.scope_id == ScopeRow.id)
-            .where(ResultRow.run_id == run_id)
+            .join(t.results, t.results.c.scope_id == t.scopes.c.id)
+            .where(t.results.c.run_id == run_id)
         )
 
         def work(connection: Connection, seen: Seen) -> set[tuple[str, str, str, str, str]]:
@@ -181,7 +185,7 @@ class Store:
         """Runs, newest first, incomplete ones too."""
         query = run_query().limit(limit)
         if suite is not None:
-            query = query.where(RunRow.suite == suite)
+            query = query.where(t.runs.c.suite == suite)
         return self.read(lambda connection, seen: tuple(run for run, _ in read_runs(connection, seen, query)))
 
     def resolve(self, ref: str, suite: str | None = None) -> RunRef:
@@ -205,11 +209,11 @@ class Store:
         self, run_id: int, *, profile: str | None = None, kernel: str | None = None
     ) -> tuple[Result, ...]:
         """The run's results in the order of recording, patterns without their data."""
-        query = result_query().where(ResultRow.run_id == run_id).order_by(ResultRow.id)
+        query = result_query().where(t.results.c.run_id == run_id).order_by(t.results.c.id)
         if profile is not None:
-            query = query.where(ScopeRow.profile == profile)
+            query = query.where(t.scopes.c.profile == profile)
         if kernel is not None:
-            query = query.where(ScopeRow.kernel == kernel)
+            query = query.where(t.scopes.c.kernel == kernel)
 
         def work(connection: Connection, seen: Seen) -> tuple[Result, ...]:
             self._one_run(connection, run_id)
@@ -246,7 +250,7 @@ class Store:
         """The SHA-256 of each 64 KiB page of a large pattern, kept or not; empty for a smaller one."""
 
         def work(connection: Connection, seen: Seen) -> tuple[str, ...]:
-            query = select(PatternRow.id, PatternRow.pages).where(PatternRow.digest == sha256)
+            query = select(t.patterns.c.id, t.patterns.c.pages).where(t.patterns.c.digest == sha256)
             row = connection.execute(query).one_or_none()
             if row is None:
                 raise StoreError(f"the database has no pattern {sha256}")
@@ -264,21 +268,23 @@ class Store:
         limit: int | None = None,
     ) -> tuple[tuple[Run, Result], ...]:
         """The kernel's results over all runs, the newest run first; within a run as recorded."""
-        query = result_query().join(RunRow, RunRow.id == ResultRow.run_id).where(ScopeRow.kernel == kernel)
+        query = (
+            result_query().join(t.runs, t.runs.c.id == t.results.c.run_id).where(t.scopes.c.kernel == kernel)
+        )
         for column, value in (
-            (ScopeRow.case_name, case),
-            (ScopeRow.profile, profile),
-            (ScopeRow.suite, suite),
+            (t.scopes.c.case_name, case),
+            (t.scopes.c.profile, profile),
+            (t.scopes.c.suite, suite),
         ):
             if value is not None:
                 query = query.where(column == value)
-        query = query.order_by(RunRow.position.desc(), RunRow.uid.desc(), ResultRow.id).limit(limit)
+        query = query.order_by(t.runs.c.position.desc(), t.runs.c.uid.desc(), t.results.c.id).limit(limit)
 
         def work(connection: Connection, seen: Seen) -> tuple[tuple[Run, Result], ...]:
             found = read_results(connection, seen, query)
             runs: dict[int, Run] = {}
             for batch in batches(sorted({stored.run_id for stored in found})):
-                some = read_runs(connection, seen, run_query().where(RunRow.id.in_(batch)))
+                some = read_runs(connection, seen, run_query().where(t.runs.c.id.in_(batch)))
                 runs.update((number, run) for run, _ in some if (number := run.id) is not None)
             return tuple((runs[stored.run_id], stored.result) for stored in found)
 
@@ -289,12 +295,12 @@ class Store:
 
         def work(connection: Connection, seen: Seen) -> tuple[str | None, str | None]:
             texts: list[str | None] = []
-            for column in (BuildRow.ptx_id, BuildRow.sass_id):
+            for column in (t.builds.c.ptx_id, t.builds.c.sass_id):
                 query = (
-                    select(BlobRow.digest, BlobRow.size, BlobRow.data)
-                    .join(BuildRow, column == BlobRow.id)
-                    .where(BuildRow.key == build_key)
-                    .order_by(BlobRow.digest)
+                    select(t.blobs.c.digest, t.blobs.c.size, t.blobs.c.data)
+                    .join(t.builds, column == t.blobs.c.id)
+                    .where(t.builds.c.key == build_key)
+                    .order_by(t.blobs.c.digest)
                     .limit(1)
                 )
                 row = connection.execute(query).one_or_none()
@@ -453,18 +459,22 @@ class Store:
         return run
 
     def _one_run(self, connection: Connection, run_id: int) -> Run:
-        found = read_runs(connection, self._seen, run_query().where(RunRow.id == run_id))
+        found = read_runs(connection, self._seen, run_query().where(t.runs.c.id == run_id))
         if not found:
             raise UsageError(f"{self.location} has no run {run_id}", remedy="reprodb history lists the runs")
         return found[0][0]
 
     def _find_run(self, connection: Connection, parsed: refs.Parsed, suite: str | None) -> int:
-        newest = select(RunRow.id).order_by(RunRow.position.desc(), RunRow.uid.desc())
+        def first(query: Select[Any]) -> int | None:
+            number: int | None = connection.scalar(query.limit(1))
+            return number
+
+        newest = select(t.runs.c.id).order_by(t.runs.c.position.desc(), t.runs.c.uid.desc())
         if suite is not None:
-            newest = newest.where(RunRow.suite == suite)
-        complete = newest.where(RunRow.finished_at.is_not(None))
+            newest = newest.where(t.runs.c.suite == suite)
+        complete = newest.where(t.runs.c.finished_at.is_not(None))
         if parsed.back is not None:
-            found = connection.scalar(complete.offset(parsed.back).limit(1))
+            found = first(complete.offset(parsed.back))
             if found is None:
                 count = connection.scalar(select(func.count()).select_from(complete.subquery()))
                 raise UsageError(
@@ -472,27 +482,24 @@ class Store:
                     remedy="reprodb runs lists them" if count else "record one first: reprodb run",
                 )
             return found
-        if parsed.number is not None:
-            found = connection.scalar(select(RunRow.id).where(RunRow.id == parsed.number))
+        named = [select(t.runs.c.id).where(t.runs.c.id == parsed.number)] if parsed.number is not None else []
+        named += [query.where(t.runs.c.label == parsed.name) for query in (complete, newest)]
+        named.append(select(t.runs.c.id).where(t.runs.c.uid == parsed.name))
+        for query in named:
+            found = first(query)
             if found is not None:
                 return found
-        labelled = RunRow.label == parsed.name
-        for query in (complete, newest):
-            found = connection.scalar(query.where(labelled).limit(1))
-            if found is not None:
-                return found
-        found = connection.scalar(select(RunRow.id).where(RunRow.uid == parsed.name))
-        if found is not None:
-            return found
         prefix = parsed.uid_prefix
         if prefix is not None:
-            matches = connection.scalars(newest.where(RunRow.uid.startswith(prefix, autoescape=True))).all()
+            matches: Sequence[int] = connection.scalars(
+                newest.where(t.runs.c.uid.startswith(prefix, autoescape=True))
+            ).all()
             if len(matches) == 1:
                 return matches[0]
             if matches:
                 numbers = ", ".join(map(str, sorted(matches)))
                 raise UsageError(f"{parsed.name!r} begins the uid of several runs: {numbers}")
-        labels = [label for label in connection.scalars(select(RunRow.label).distinct()) if label]
+        labels = [label for label in connection.scalars(select(t.runs.c.label).distinct()) if label]
         near = difflib.get_close_matches(parsed.name, [*labels, "latest", refs.BASELINE], 1)
         raise UsageError(
             f"{self.location} has no run {parsed.name!r}",
@@ -504,9 +511,9 @@ class Store:
         if parsed.profile is None:
             return
         query = (
-            select(ScopeRow.profile, ScopeRow.kernel)
-            .join(ResultRow, ResultRow.scope_id == ScopeRow.id)
-            .where(ResultRow.run_id == run_id)
+            select(t.scopes.c.profile, t.scopes.c.kernel)
+            .join(t.results, t.results.c.scope_id == t.scopes.c.id)
+            .where(t.results.c.run_id == run_id)
             .distinct()
         )
         there = connection.execute(query).all()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
 
 from reprodb import codec
 from reprodb.digest import content_key, sha256
@@ -21,28 +21,20 @@ from reprodb.domain import (
     Determinism,
     Field,
     Kernel,
+    LeftOut,
     Output,
     Result,
     Role,
     Run,
     SkippedProfile,
+    later,
     scope_of,
 )
 from reprodb.errors import StoreError
 from reprodb.store import refs, sequences
+from reprodb.store import tables as t
 from reprodb.store.intern import Known, intern, intern_blobs, intern_scopes
 from reprodb.store.patterns import write_patterns
-from reprodb.store.tables import (
-    BuildRow,
-    CaseRow,
-    EnvironmentRow,
-    LayoutRow,
-    OutputPatternRow,
-    OutputRow,
-    RemarkRow,
-    ResultRow,
-    RunRow,
-)
 from reprodb.store.types import microseconds
 
 Pair = tuple[Result, Artifact | None]
@@ -68,6 +60,7 @@ class RunRemark:
     skipped: tuple[SkippedProfile, ...] = ()
     seed: int | None = None
     canaries: tuple[CanaryOutcome, ...] = ()
+    left_out: tuple[LeftOut, ...] = later(())
 
 
 # --- Runs --------------------------------------------------------------------------------------
@@ -79,7 +72,7 @@ def next_position(connection: Connection, run: Run) -> int:
     The position travels in bundles. It orders the runs of several machines by their clocks, and those of one
     database in the order of recording even where a clock jumped back.
     """
-    last = connection.scalar(select(func.max(RunRow.position)))
+    last = connection.scalar(select(func.max(t.runs.c.position)))
     start = microseconds(run.started_at)
     return start if last is None else max(start, last + 1)
 
@@ -87,12 +80,12 @@ def next_position(connection: Connection, run: Run) -> int:
 def write_run(connection: Connection, known: Known, run: Run, position: int) -> int:
     """A new run's row; returns its number."""
     environment = codec.dumps(run.environment)
-    remark = codec.dumps(RunRemark(run.policy, run.skipped, run.seed, run.canaries))
+    remark = codec.dumps(RunRemark(run.policy, run.skipped, run.seed, run.canaries, run.left_out))
     key = content_key("reprodb.environment/1", environment)
-    environments = intern(connection, known, EnvironmentRow, [key], lambda _: {"record": environment})
-    remarks = _intern_texts(connection, known, RemarkRow, [remark])
+    environments = intern(connection, known, t.environments, [key], lambda _: {"record": environment})
+    remarks = _intern_texts(connection, known, t.remarks, [remark])
     number: int = connection.execute(
-        insert(RunRow).returning(RunRow.id),
+        insert(t.runs).returning(t.runs.c.id),
         {
             "uid": run.uid,
             "position": position,
@@ -122,9 +115,9 @@ def finish_run(
     """Marks the run complete; see Store.finish."""
     values: dict[str, Any] = {"finished_at": run.finished_at or finished_at, "exit_code": exit_code}
     if canaries is not None:
-        remark = codec.dumps(RunRemark(run.policy, run.skipped, run.seed, canaries))
-        values["remark_id"] = _intern_texts(connection, known, RemarkRow, [remark])[remark]
-    connection.execute(update(RunRow).where(RunRow.id == run.id).values(values))
+        remark = codec.dumps(RunRemark(run.policy, run.skipped, run.seed, canaries, run.left_out))
+        values["remark_id"] = _intern_texts(connection, known, t.remarks, [remark])[remark]
+    connection.execute(update(t.runs).where(t.runs.c.id == run.id).values(values))
 
 
 LONGEST_NAME = 250  # characters: an index of PostgreSQL's holds eight such names
@@ -201,8 +194,8 @@ def write_results(
 
     cases = _intern_cases(connection, known, results)
     builds = _intern_builds(connection, known, pairs)
-    remarks = _intern_texts(connection, known, RemarkRow, [t for t in map(_remark, results) if t])
-    layouts = _intern_texts(connection, known, LayoutRow, [_layout(o) for r in results for o in r.outputs])
+    remarks = _intern_texts(connection, known, t.remarks, [said for said in map(_remark, results) if said])
+    layouts = _intern_texts(connection, known, t.layouts, [_layout(o) for r in results for o in r.outputs])
     data: dict[str, bytes | None] = {}
     for pattern in (p for r in results for o in r.outputs for p in o.patterns):
         if pattern.data is not None or pattern.sha256 not in data:
@@ -230,7 +223,7 @@ def write_results(
     if not rows:
         return []
     made = connection.execute(_ADDING_RESULTS, rows)
-    numbers = dict(made.all())
+    numbers: dict[int, int] = dict(made.all())
     ids = [numbers[place] for place in places]
 
     outputs, links = [], []
@@ -256,10 +249,10 @@ def write_results(
     return ids
 
 
-_PLACES = select(ResultRow.scope_id).where(ResultRow.run_id == bindparam("run"))
-_REPEATED = _PLACES.where(ResultRow.scope_id.in_(bindparam("places", expanding=True)))
-_ADDING_RESULTS = insert(ResultRow).returning(ResultRow.scope_id, ResultRow.id)
-_ADDING_OUTPUTS, _ADDING_LINKS = insert(OutputRow), insert(OutputPatternRow)
+_PLACES = select(t.results.c.scope_id).where(t.results.c.run_id == bindparam("run"))
+_REPEATED = _PLACES.where(t.results.c.scope_id.in_(bindparam("places", expanding=True)))
+_ADDING_RESULTS = insert(t.results).returning(t.results.c.scope_id, t.results.c.id)
+_ADDING_OUTPUTS, _ADDING_LINKS = insert(t.outputs), insert(t.output_patterns)
 
 
 def _refuse_repeated(
@@ -302,7 +295,7 @@ def _intern_cases(connection: Connection, known: Known, results: Iterable[Result
             "input_digest": result.input_digest,
             "record": record,
         }
-    numbers = intern(connection, known, CaseRow, rows.keys(), rows.__getitem__)
+    numbers = intern(connection, known, t.cases, rows.keys(), rows.__getitem__)
     return [numbers[key] for key in keys]
 
 
@@ -354,7 +347,7 @@ def _intern_builds(connection: Connection, known: Known, pairs: Sequence[Pair]) 
             "sass_id": None if sass is None else blobs[sass],
         }
 
-    numbers = intern(connection, known, BuildRow, found.keys(), columns)
+    numbers = intern(connection, known, t.builds, found.keys(), columns)
     return [None if key is None else numbers[key] for key in keys]
 
 
@@ -382,7 +375,7 @@ def text_key(record: str) -> str:
 
 
 def _intern_texts(
-    connection: Connection, known: Known, table: type[RemarkRow | LayoutRow], records: Iterable[str]
+    connection: Connection, known: Known, table: Table, records: Iterable[str]
 ) -> dict[str, int]:
     by_key = {text_key(record): record for record in records}
     numbers = intern(connection, known, table, by_key.keys(), lambda key: {"record": by_key[key]})

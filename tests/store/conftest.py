@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,63 +11,15 @@ import pytest
 from reprodb.store.opening import upgrade
 from reprodb.store.postgresql import connect
 from reprodb.store.sqlite import create
-from reprodb.store.tables import Base
-
-PACKAGE = "PostgreSQL's server programs are missing: install Debian's package postgresql-15"
-
-
-def server_program(name: str) -> str:
-    """The newest installed server program, for Debian keeps them off the PATH."""
-    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda p: int(p.parts[-3]))
-    found = str(versions[-1]) if versions else shutil.which(name)
-    if found is None:
-        pytest.fail(PACKAGE)
-    return found
-
-
-def _as_server_user(command: list[str]) -> list[str]:
-    """PostgreSQL refuses to run as root: then the package's own user runs it."""
-    if os.geteuid() != 0:
-        return command
-    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--", *command]
+from reprodb.store.tables import METADATA
+from tests.store import server
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Callable[[], str]]:
-    """Makes a new, empty database on each call; returns its URL. The server listens on a socket alone."""
-    initdb, server = server_program("initdb"), server_program("pg_ctl")
-    # A short path: a socket's name has 107 bytes at most.
-    with tempfile.TemporaryDirectory(prefix="reprodb-pg-", dir="/tmp") as folder:
-        root = Path(folder)
-        if os.geteuid() == 0:
-            shutil.chown(root, "postgres", "postgres")
-        data = root / "data"
-
-        def run(*command: str) -> None:
-            done = subprocess.run(
-                _as_server_user(list(command)), cwd=root, capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                pytest.fail(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
-
-        run(initdb, "-D", str(data), "-U", "reprodb", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        options = (
-            f"-c listen_addresses='' -k {root} -c fsync=off -c full_page_writes=off -c max_connections=60"
-        )
-        run(server, "-D", str(data), "-l", str(root / "log"), "-o", options, "-w", "start")
-
-        def make() -> str:
-            from psycopg import connect, sql
-
-            name = f"t{uuid.uuid4().hex}"
-            with connect(host=str(root), user="reprodb", dbname="postgres", autocommit=True) as connection:
-                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-            return f"postgresql+psycopg://reprodb@/{name}?host={root}"
-
-        try:
-            yield make
-        finally:
-            run(server, "-D", str(data), "-m", "immediate", "-w", "stop")
+    """Makes a new, empty database on each call; returns its URL."""
+    with server.postgresql(server.CARELESS) as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +33,7 @@ def postgresql_url(postgresql: Callable[[], str]) -> str:
 def emptied(url: str) -> str:
     """The database without a row, its numbers beginning anew."""
     engine = connect(url, write=True)
-    names = ", ".join(table.name for table in Base.metadata.sorted_tables)
+    names = ", ".join(table.name for table in METADATA.sorted_tables)
     with engine.begin() as connection:
         connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
     engine.dispose()

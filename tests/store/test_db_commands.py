@@ -133,10 +133,10 @@ def test_export_and_import(made: Path, tmp_path: Path, run: Call) -> None:
 
 def test_the_documented_query_and_tables(made: Path) -> None:
     """docs/database.md: its SQL runs and finds the bits, and it names every table."""
-    from reprodb.store.tables import Base
+    from reprodb.store.tables import METADATA
 
     page = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
-    for table in Base.metadata.sorted_tables:
+    for table in METADATA.sorted_tables:
         assert f"`{table.name}`" in page
     query = (
         page.partition("```sql\n")[2]

@@ -19,7 +19,7 @@ from reprodb.store.migrate import SCHEMA, Schema
 from reprodb.store.opening import open_store as open_with
 from reprodb.store.opening import upgrade
 from reprodb.store.sqlite import network_file_system
-from reprodb.store.tables import Base
+from reprodb.store.tables import METADATA
 from tests.builders import make_result
 from tests.store.things import LATER, new_run
 
@@ -406,7 +406,7 @@ def test_migrations_make_the_tables_that_the_code_has(database: str) -> None:
     with open_store(database, write=True) as store, store._engine.connect() as connection:
         options = {"version_table": migrate.VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, METADATA) == []
     folder = SCHEMA.folders[0]
     script = ScriptDirectory(str(folder.parent), version_locations=[str(folder)])
     known = [revision.revision for revision in script.walk_revisions()]

@@ -13,7 +13,7 @@ from reprodb.domain import Artifact
 from reprodb.errors import UsageError
 from reprodb.store import Pruned, open_store
 from reprodb.store.store import Store
-from reprodb.store.tables import Base
+from reprodb.store.tables import METADATA
 from tests.builders import STARTED, make_build, make_output, make_result
 from tests.store.things import LATER, new_run
 
@@ -41,7 +41,7 @@ def counts(store: Store) -> dict[str, int]:
     with store._engine.connect() as connection:
         return {
             table.name: connection.scalar(select(func.count()).select_from(table)) or 0
-            for table in Base.metadata.sorted_tables
+            for table in METADATA.sorted_tables
         }
 
 
