@@ -1,6 +1,7 @@
 """The table of commands; reprodb.cli.ending makes messages and exit codes of what goes wrong in one."""
 
 import sys
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -8,60 +9,40 @@ import typer
 from reprodb.cli import ending
 from reprodb.version import __version__
 
+# The modules of reprodb.cli and their commands, in the order in which `--help` shows them.
+COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("nightly", ("nightly",)),
+    ("diff", ("diff",)),
+    ("check", ("check",)),
+    ("dossier", ("dossier",)),
+    ("explain", ("explain",)),
+    ("bisect", ("bisect",)),
+    ("atlas", ("atlas",)),
+    ("trace", ("trace",)),
+    ("bless", ("bless",)),
+    ("baselines", ("baselines",)),
+    ("code", ("code",)),
+    ("order", ("order",)),
+    ("build", ("build",)),
+    ("run", ("run",)),
+    ("kernels", ("kernels",)),
+    ("init", ("init",)),
+    ("suite", ("suite",)),
+    ("profiles", ("profiles",)),
+    ("toolchains", ("toolchains",)),
+    ("show", ("show", "runs", "history", "report", "site")),
+    ("claim", ("claim",)),
+    ("bundles", ("export", "import")),
+    ("db", ("db",)),
+    ("doctor", ("doctor",)),
+)
 
-def _register(app: typer.Typer) -> None:
-    """Every command, in the order in which `--help` shows them. Modules here import nothing heavy."""
-    from reprodb.cli import (
-        atlas,
-        baselines,
-        bisect,
-        bless,
-        build,
-        bundles,
-        check,
-        claim,
-        code,
-        db,
-        diff,
-        doctor,
-        dossier,
-        explain,
-        init,
-        kernels,
-        nightly,
-        order,
-        profiles,
-        run,
-        show,
-        suite,
-        toolchains,
-        trace,
-    )
 
-    nightly.register(app)
-    diff.register(app)
-    check.register(app)
-    dossier.register(app)
-    explain.register(app)
-    bisect.register(app)
-    atlas.register(app)
-    trace.register(app)
-    bless.register(app)
-    baselines.register(app)
-    code.register(app)
-    order.register(app)
-    build.register(app)
-    run.register(app)
-    kernels.register(app)
-    init.register(app)
-    suite.register(app)
-    profiles.register(app)
-    toolchains.register(app)
-    show.register(app)
-    claim.register(app)
-    bundles.register(app)
-    db.register(app)
-    doctor.register(app)
+def _register(app: typer.Typer, first: str) -> None:
+    """Every command; where the first word names one, those of its module alone: a start loads no others."""
+    named = [module for module, commands in COMMANDS if first in commands]
+    for module in named or [module for module, _ in COMMANDS]:
+        import_module(f"reprodb.cli.{module}").register(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,8 +60,11 @@ def _options(
     """Did this rebuild change the bits, and what moved?"""
 
 
-def command_tree() -> Any:
-    """The whole command line as one object: what runs, completes and documents itself."""
+def command_tree(first: str = "") -> Any:
+    """The command line as one object: what runs, completes and documents itself.
+
+    It is whole unless `first`, the first word of a call, names a command: then it has that one.
+    """
     app = typer.Typer(
         name="reprodb",
         no_args_is_help=True,
@@ -89,7 +73,7 @@ def command_tree() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    _register(app)
+    _register(app, first)
     return typer.main.get_command(app)
 
 
@@ -105,5 +89,5 @@ def main(argv: list[str] | None = None) -> NoReturn:
     """Run one command and exit with its documented code (errors.Exit; 130 for Ctrl-C)."""
     with ending.interrupts_heard(), ending.readers_may_leave():
         words = _with_values(sys.argv[1:] if argv is None else argv)
-        code = ending.code_of(lambda: command_tree()(args=words, prog_name="reprodb"))
+        code = ending.code_of(lambda: command_tree(*words[:1])(args=words, prog_name="reprodb"))
     sys.exit(code)
