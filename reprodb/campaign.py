@@ -23,6 +23,7 @@ from reprodb.domain import (
     Fingerprint,
     Kernel,
     Lane,
+    LeftOut,
     Pairs,
     Profile,
     Result,
@@ -77,7 +78,7 @@ class Plan:
     builds: tuple[PlannedBuild, ...]
     skipped: tuple[SkippedProfile, ...]
     repetitions: int
-    left_out: Pairs = ()  # kernels that lack something here, with what
+    left_out: tuple[LeftOut, ...] = ()  # kernels that cannot run here
     every_pair: bool = False  # probe arrival orders with as many pairs as fixed ones
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -650,6 +651,15 @@ class SkippedProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A kernel that a run was asked for and cannot run, and what would run it."""
+
+    kernel: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class CanaryOutcome:
     """One canary of a run; a failed one invalidates the run."""
 
@@ -680,10 +690,22 @@ class Run:
     id: int | None = None
     seed: int | None = None
     canaries: tuple[CanaryOutcome, ...] = ()
+    left_out: tuple[LeftOut, ...] = later(())
 
     @property
     def complete(self) -> bool:
         return self.finished_at is not None
+
+
+def left_out_words(left_out: Iterable[LeftOut]) -> tuple[tuple[str, str], ...]:
+    """`2 kernels left out, for a GPU alone: one, other` and what would run them, once a reason."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for each in left_out:
+        names.setdefault((each.reason, each.remedy), []).append(each.kernel)
+    return tuple(
+        (f"{len(found)} kernel{'s' * (len(found) != 1)} left out, {reason}: {', '.join(found)}", remedy)
+        for (reason, remedy), found in names.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,15 @@ def runs_under(program: Program, profile: Profile) -> bool:
     return profile.compiler == "nvcc" and wanted
 
 
+def profiles_of(program: Program) -> str:
+    """Under which profiles a program runs, in words."""
+    if program.kind == "python":
+        return LIBRARY.name
+    if not by_compiler(program):
+        return COMMAND.name
+    return "those of nvcc" + (f" that are called {' or '.join(program.profiles)}" * bool(program.profiles))
+
+
 def lacking(kernels: Iterable[Kernel]) -> dict[str, str]:
     """The kernels that need a module which cannot be imported here, with what the import says."""
     found = {}

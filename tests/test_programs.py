@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from dataclasses import replace
@@ -301,8 +302,72 @@ def test_build_leaves_programs_to_runs_and_says_so(tmp_path: Path) -> None:
 def test_a_run_with_nothing_to_run_says_where_the_programs_run(tmp_path: Path) -> None:
     where = ("--suite", SUITE, "--store", tmp_path / "store", "--db", tmp_path / "db")
     said = reprodb("run", "--device", "model", *where)
-    assert said.code == 2
-    assert "--device gpu runs gpu_scale; --device cpu runs cmake_sum, python_sum" in said.err
+    assert said.code == 4
+    assert said.err.splitlines() == [
+        "reprodb: nothing is left to run: 2 kernels left out, for the CPU alone: cmake_sum, python_sum; "
+        "1 kernel left out, for a GPU alone: gpu_scale",
+        "remedy: --device cpu",
+        "        --device gpu",
+    ]
+    assert not (tmp_path / "db").exists()
+
+
+OTHER_PROFILES = (
+    "1 kernel left out, for a GPU alone and of other profiles than --profile names (library): lib_cupy_sum"
+)
+
+
+def test_a_kernel_that_was_named_and_cannot_run_is_told_everywhere(tmp_path: Path) -> None:
+    """In the terminal, in JSON and on the page; with it alone there is no answer."""
+    where = ("--device", "model", "-n", 2, "--db", tmp_path / "db", "--store", tmp_path / "store")
+    named = ("--kernel", "lib_cupy_sum", "--profile", "default", *where)
+    said = reprodb("nightly", "--kernel", "sum24_left", *named, "--out", tmp_path / "out")
+    assert said.code == 0
+    assert f"? {OTHER_PROFILES}. --device gpu, and name such a profile too, or leave --profile out" in (
+        " ".join(said.out.split())
+    )
+    assert said.err.splitlines()[1].startswith(OTHER_PROFILES)
+    shown = valid(reprodb("show", 1, "--json", "--db", tmp_path / "db").json, "show")
+    (left_out,) = shown["run"]["left_out"]
+    assert left_out["kernel"] == "lib_cupy_sum"
+    assert f"? {OTHER_PROFILES}; " in " ".join(reprodb("show", 1, "--db", tmp_path / "db").out.split())
+    diff = reprodb("nightly", "--kernel", "sum24_left", *named, "--out", tmp_path / "out", "--json")
+    assert OTHER_PROFILES in valid(diff.json, "diff")["notes"]
+    page = re.sub("<[^>]*>", "", (tmp_path / "out" / "run-2.html").read_text())
+    assert OTHER_PROFILES in page
+    ran = reprodb("run", "--kernel", "sum24_left", *named)
+    assert ran.out.endswith("; 1 kernel left out\n")
+    alone = reprodb("nightly", *named, "--out", tmp_path / "out")
+    assert (alone.code, alone.out) == (4, "")
+    assert f"nothing is left to run: {OTHER_PROFILES}" in alone.err
+
+
+def test_a_bundle_carries_what_a_run_left_out(tmp_path: Path) -> None:
+    where = ("--store", tmp_path / "store", "--db", tmp_path / "db")
+    asked = ("--kernel", "sum24_left", "--kernel", "lib_cupy_sum", "--profile", "default", "-n", 2)
+    assert reprodb("run", *asked, "--device", "model", *where).code == 0
+    bundle = tmp_path / "one.reprodb"
+    assert reprodb("export", 1, "--output", bundle, "--db", tmp_path / "db").code == 0
+    assert reprodb("import", bundle, "--db", tmp_path / "other").code == 0
+    shown = [reprodb("show", 1, "--json", "--db", tmp_path / db).json["run"] for db in ("db", "other")]
+    assert shown[0]["left_out"] == shown[1]["left_out"] != []
+
+
+def test_without_names_the_profiles_choose_and_the_lane_leaves_out(tmp_path: Path) -> None:
+    """Kernels of other profiles were not asked for; those of another lane were."""
+    from reprodb.artifacts import ArtifactStore
+    from reprodb.cli.flow import RunOptions, _plan
+    from reprodb.executors.choice import resolve_device
+
+    def left_out(**options: Any) -> dict[str, str]:
+        plan = _plan(RunOptions(device="model", **options), ArtifactStore(tmp_path), resolve_device("model"))
+        return {each.kernel: each.reason for each in plan.left_out}
+
+    assert left_out(profiles=("default",)) == {}
+    assert set(left_out(tags=("library",)).values()) == {"for a GPU alone"}
+    assert {"lib_cupy_sum", "lib_cub_reduce"} <= left_out(tags=("library",)).keys()
+    # Named, it is a result that says so.
+    assert left_out(kernels=("lib_cupy_sum",)) == {}
 
 
 def test_an_output_of_the_repetition_before_does_not_stand_for_this_one() -> None:

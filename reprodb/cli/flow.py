@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from reprodb.cli.progress import Listener
-from reprodb.domain import CanaryOutcome, Kernel, Lane, Result, Run, Suite
-from reprodb.errors import ExecutionError, ToolchainError, UsageError
+from reprodb.domain import CanaryOutcome, Kernel, Lane, LeftOut, Profile, Result, Run, Suite, left_out_words
+from reprodb.errors import ExecutionError, ReprodbError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
     from reprodb.artifacts import ArtifactStore
@@ -89,8 +89,8 @@ def record_run(
         plan = bench.ahead.plan if bench.ahead else make_plan(options, bench)
         for skipped in plan.skipped:
             listener.said(f"skipped {skipped.profile}: {skipped.reason}; {skipped.remedy}")
-        for name, why in plan.left_out:
-            listener.said(f"kernel {name} is left out: {why}")
+        for text, remedy in left_out_words(plan.left_out):
+            listener.said(f"{text}; {remedy}")
         for name, why in _not_stressed(options, bench.where).items():
             listener.said(f"stress {name} is left out: {why}")
         if options.resume is None:
@@ -141,6 +141,8 @@ def head_start(options: RunOptions, listener: Listener) -> Iterator[HeadStart]:
     with terminated_as_interrupt(), _pool(where, options, store) as pool, ExitStack() as stack:
         pool.begin()
         plan = _plan(options, store, where)
+        if not plan.builds:
+            raise _nothing(plan, where.lane)
 
         def begun(some: Plan | None, *, wanted: bool = True) -> Building | None:
             if some is None or not wanted or options.resume is not None or options.no_compile:
@@ -203,7 +205,8 @@ def runs_on(kernel: Kernel, lane: Lane) -> bool:
 def make_plan(options: RunOptions, bench: Bench) -> Plan:
     """The plan for these options on that bench. With `no_compile` the store's toolchains count as found.
 
-    Kernels that do not run on the bench's lane are left out unless they are named.
+    Kernels that do not run on the bench's lane are left out unless they are named; of these, those that run
+    under none of the profiles asked for. The plan says which, and why.
     """
     return _plan(options, bench.store, bench.where)
 
@@ -223,7 +226,7 @@ def open_database(options: RunOptions, url: str | None) -> Store:
 def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
     from reprodb.campaign import plan
     from reprodb.profiles import bundled_profiles, check_required, load_profiles, select
-    from reprodb.programs import OWN_PROFILES, lacking
+    from reprodb.programs import OWN_PROFILES
     from reprodb.suite import bundled_suite, load_suite, select_kernels
     from reprodb.toolchains import catalog
 
@@ -239,11 +242,9 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
             remedy="reprodb build, or name another folder with --store",
         )
     kernels = select_kernels(suite, options.kernels, options.tags)
-    left_out: dict[str, str] = {}
-    if not options.kernels:
-        kernels = tuple(k for k in kernels if runs_on(k, where.lane))
-        left_out = lacking(kernels)
-        kernels = tuple(k for k in kernels if k.name not in left_out)
+    left_out = _left_out(kernels, tuple(selected), where.lane, named=bool(options.kernels))
+    absent = {each.kernel for each in left_out}
+    kernels = tuple(k for k in kernels if k.name not in absent)
     made = plan(
         suite,
         kernels,
@@ -260,7 +261,45 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
     if not options.orders:
         bare = (replace(build, kernel=replace(build.kernel, fingerprint=None)) for build in made.builds)
         made = replace(made, builds=tuple(bare))
-    return replace(made, left_out=tuple(left_out.items()))
+    return replace(made, left_out=left_out)
+
+
+def _left_out(
+    kernels: Sequence[Kernel], profiles: Sequence[Profile], lane: Lane, *, named: bool
+) -> tuple[LeftOut, ...]:
+    """The kernels that cannot run. What is named and runs on another lane is a result that says so.
+
+    Without names the profiles choose: kernels that have none of them were not asked for.
+    """
+    from reprodb.programs import lacking, profiles_of, runs_under
+
+    found = []
+    for kernel in kernels:
+        program = kernel.program
+        if program is not None and not any(runs_under(program, profile) for profile in profiles):
+            if named:
+                reason = f"of other profiles than --profile names ({profiles_of(program)})"
+                remedy = "name such a profile too, or leave --profile out"
+                if not runs_on(kernel, lane):
+                    where, device = _elsewhere(kernel)
+                    reason, remedy = f"{where} and {reason}", f"{device}, and {remedy}"
+                found.append(LeftOut(kernel.name, reason, remedy))
+        elif not named and not runs_on(kernel, lane):
+            found.append(LeftOut(kernel.name, *_elsewhere(kernel)))
+    if named:
+        return tuple(found)
+    here = [kernel for kernel in kernels if runs_on(kernel, lane)]
+    found += [LeftOut(name, why, "install it, or name other kernels") for name, why in lacking(here).items()]
+    return tuple(found)
+
+
+def _elsewhere(kernel: Kernel) -> tuple[str, str]:
+    """Why a kernel runs on another lane, and what runs it."""
+    if kernel.program is None:
+        return "for a GPU or the model", "--device gpu or --device model"
+    if kernel.program.device == "gpu":
+        return "for a GPU alone", "--device gpu"
+    return "for the CPU alone", "--device cpu"
 
 
 @contextmanager
@@ -346,6 +385,7 @@ def _new_run(options: RunOptions, plan: Plan, bench: Bench, now: Clock) -> Run:
         policy=options.policy,
         kind=options.kind,
         seed=options.seed,
+        left_out=plan.left_out,
     )
 
 
@@ -396,8 +436,14 @@ def _record(plan: Plan, run: Run, bench: Bench, database: Store, listener: Liste
     return run_id
 
 
-def _nothing(plan: Plan, lane: Lane) -> UsageError:
-    """Why a plan is empty: programs for another device are the reason that is not seen in the options."""
+def _nothing(plan: Plan, lane: Lane) -> ReprodbError:
+    """Why a plan is empty: kernels that cannot run here, or options that choose none."""
+    if plan.left_out:
+        told = left_out_words(plan.left_out)
+        return ReprodbError(
+            f"nothing is left to run: {'; '.join(text for text, _ in told)}",
+            remedy="\n        ".join(dict.fromkeys(remedy for _, remedy in told)),
+        )
     places = {"--device gpu": Lane.MEASURED, "--device model": Lane.MODELLED, "--device cpu": Lane.HOST}
     elsewhere = []
     for device, other in places.items():

@@ -150,6 +150,8 @@ def run(
             typer.echo(dumps(show(database.run(recorded.run.id or 0), recorded.results)), nl=False)
         else:
             lane = recorded.run.lane
+            absent = len(recorded.run.left_out)
+            reason += f"; {absent} kernel{'s' * (absent != 1)} left out" if absent else ""
             typer.echo(f"run {recorded.run.id}: {len(recorded.results)} results, {lane}; {reason}")
     raise typer.Exit(int(code))
 

@@ -162,6 +162,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "environment": _environment(run.environment),
         "canaries": [_canary(c) for c in run.canaries],
         "skipped": [{"profile": s.profile, "reason": s.reason, "remedy": s.remedy} for s in run.skipped],
+        "left_out": [{"kernel": k.kernel, "reason": k.reason, "remedy": k.remedy} for k in run.left_out],
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprodb.claims import Claim
-from reprodb.domain import Lane, Result, Run, Status
+from reprodb.domain import Lane, Result, Run, Status, left_out_words
 from reprodb.dossier import Dossier
 from reprodb.findings import Comparison, Diff, MatrixRow
 from reprodb.invariance import served
@@ -171,6 +171,8 @@ def show(
     _line(out, f"{utc(run.started_at)}, {_where(run)}", "dim")
     for skipped in run.skipped:
         _line(out, f"? profile {skipped.profile} was skipped: {skipped.reason} {skipped.remedy}", "yellow")
+    for text, remedy in left_out_words(run.left_out):
+        _line(out, f"? {text}; {remedy}", "yellow")
     _matrix(out, matrix)
     _results(out, ordered)
 
