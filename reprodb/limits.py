@@ -1,7 +1,7 @@
-"""What a worker may take of the machine: file size, processes, CPU time, address space; memory by cgroup.
+"""What a worker may take of the machine: file size, processes, CPU time, address space.
 
-Workers run what a pull request brought. They set the first four for themselves, before any of it; children
-inherit them. A cgroup is made by whoever starts a worker, where the system lets this user make one.
+Workers run what a pull request brought. They set these for themselves, before any of it; children inherit
+them. Whoever starts a worker puts a cgroup around it as well, where the system allows one (`cgroups.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 # Far above what compilers and kernels need, low enough that a runaway one does not take the machine along.
 FILE_BYTES = 16 << 30  # a command of a suite gets its inputs as files
 PROCESSES = 512
-_ROOM = 0.9  # of the machine's memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,60 +63,3 @@ def _tasks_of(user: int) -> int:
 def machine_memory() -> int:
     """Bytes of memory that the machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-# --- cgroup ------------------------------------------------------------------------------------
-
-
-def cgroup_parent(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Path | None:
-    """The cgroup (version 2) beside which a group of its own can be made for a worker; None where none can.
-
-    A group with processes cannot have groups with limits inside it, and so a worker's stands beside this
-    process's own, in the parent.
-    """
-    try:
-        paths = [line.removeprefix("0::") for line in own.read_text().splitlines() if line.startswith("0::")]
-        parent = (root / paths[0].strip("/")).parent if paths and paths[0].strip("/") else None
-        if parent is None or not {"memory", "pids"} <= set(
-            (parent / "cgroup.subtree_control").read_text().split()
-        ):
-            return None
-        return parent if os.access(parent / "cgroup.procs", os.W_OK) and os.access(parent, os.W_OK) else None
-    except OSError:
-        return None
-
-
-class Group:
-    """A cgroup around one worker: when it takes most of the machine's memory, it alone is ended."""
-
-    def __init__(self, parent: Path, process: int) -> None:
-        """Raises OSError where the system refuses."""
-        self._folder = parent / f"reprodb-worker-{process}"
-        self._folder.mkdir()
-        try:
-            self._set("memory.max", int(machine_memory() * _ROOM))
-            with suppress(OSError):  # a kernel without swap accounting
-                self._set("memory.swap.max", 0)
-            self._set("pids.max", PROCESSES)
-            self._set("cgroup.procs", process)
-        except OSError:
-            self.close()
-            raise
-
-    def _set(self, name: str, value: int) -> None:
-        (self._folder / name).write_text(f"{value}\n")
-
-    def close(self) -> None:
-        """Gone with its last process; one that the system still holds is left to the system."""
-        with suppress(OSError):
-            self._folder.rmdir()
-
-
-def group_around(process: int, parent: Path | None) -> Group | None:
-    """A group around a worker where there can be one."""
-    if parent is None:
-        return None
-    try:
-        return Group(parent, process)
-    except OSError:
-        return None

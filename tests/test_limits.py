@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -66,52 +65,6 @@ def test_workers_run_under_limits_and_one_costs_its_result_alone() -> None:
     assert large.status is Status.CRASHED
     assert "File too large" in large.error
     assert modest.status is Status.OK
-
-
-# --- cgroup: a tree of files stands in for the system's -----------------------------------------
-
-
-@pytest.fixture(name="tree")
-def a_cgroup_tree(tmp_path: Path) -> Path:
-    """`/runner.slice/job.scope` is where this process is; its parent may be written."""
-    job = tmp_path / "runner.slice" / "job.scope"
-    job.mkdir(parents=True)
-    (tmp_path / "runner.slice" / "cgroup.subtree_control").write_text("cpu memory pids\n")
-    (tmp_path / "runner.slice" / "cgroup.procs").touch()
-    (tmp_path / "own").write_text("0::/runner.slice/job.scope\n")
-    return tmp_path
-
-
-def test_a_worker_gets_a_group_beside_its_parents(tree: Path) -> None:
-    parent = limits.cgroup_parent(tree, tree / "own")
-    assert parent == tree / "runner.slice"
-    group = limits.group_around(4711, parent)
-    folder = parent / "reprodb-worker-4711"
-    assert group is not None
-    texts = {path.name: path.read_text().strip() for path in folder.iterdir()}
-    assert (texts["cgroup.procs"], texts["pids.max"], texts["memory.swap.max"]) == ("4711", "512", "0")
-    assert 0 < int(texts["memory.max"]) < limits.machine_memory()
-    for path in folder.iterdir():  # the system's own files go with the folder
-        path.unlink()
-    group.close()
-    assert not folder.exists()
-    group.close()
-
-
-@pytest.mark.parametrize("text", ["", "0::/\n", "4:memory:/a\n", "0::/other.slice/x\n"])
-def test_where_there_can_be_none(tree: Path, text: str) -> None:
-    (tree / "own").write_text(text)
-    assert limits.cgroup_parent(tree, tree / "own") is None
-    assert limits.cgroup_parent(tree, tree / "absent") is None
-    assert limits.group_around(os.getpid(), None) is None
-
-
-def test_a_controller_that_is_missing_and_a_group_that_is_there_already(tree: Path) -> None:
-    parent = tree / "runner.slice"
-    (parent / "reprodb-worker-1").mkdir()
-    assert limits.group_around(1, parent) is None
-    (parent / "cgroup.subtree_control").write_text("cpu\n")
-    assert limits.cgroup_parent(tree, tree / "own") is None
 
 
 def test_a_run_s_worker_really_has_them(tmp_path: Path) -> None:

@@ -20,13 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from reprodb.cgroups import Group, Place, group_around, place, sweep
 from reprodb.domain import Status
 from reprodb.errors import ExecutionError
 from reprodb.executors import frames, offspring
 from reprodb.executors.base import REPLAY, ExecutorOptions, Platform
 from reprodb.executors.task import Outcome, Task
 from reprodb.executors.worker import Hello, Refusal, Reply
-from reprodb.limits import cgroup_parent, group_around
 from reprodb.pipes import ForeignValueError
 
 # How long an executor may take to open: CuPy and a context take seconds on a cold, busy machine.
@@ -68,10 +68,15 @@ def worker_environment(environ: Mapping[str, str], folder: Path) -> dict[str, st
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`timeout` is the seconds that one result may take, `start` those that opening an executor may."""
+    """`timeout` is the seconds that one result may take, `start` those that opening an executor may.
+
+    `memory` is the bytes that a worker and its children may hold, where the system sees to it; None for nine
+    tenths of what there is.
+    """
 
     timeout: float = 60.0
     start: float = START_SECONDS
+    memory: int | None = None
 
 
 class _Worker:
@@ -83,7 +88,8 @@ class _Worker:
         hello: Hello,
         environment: dict[str, str],
         folder: Path,
-        beside: Path | None,
+        where: Place | None,
+        memory: int | None,
         room: int,
     ) -> None:
         task_end, self._tasks = os.pipe()
@@ -119,7 +125,7 @@ class _Worker:
         self.ticket: int | None = None
         self.group: tuple[str, str] | None = None
         self.ready = False
-        self.enclosure = group_around(self.process.pid, beside)
+        self.enclosure = group_around(self.process.pid, where, memory)
         self.post(frames.pack(hello))
 
     @property
@@ -179,9 +185,10 @@ class _Worker:
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(REAP_SECONDS)
+        ending = _ending(self.process.returncode, self.enclosure)
         if self.enclosure is not None:
             self.enclosure.close()
-        return _ending(self.process.returncode)
+        return ending
 
     def close(self) -> None:
         for fd in (self._tasks, self.replies):
@@ -197,7 +204,9 @@ def _widen(pipe: int, room: int) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, room)
 
 
-def _ending(code: int | None) -> str:
+def _ending(code: int | None, enclosure: Group | None) -> str:
+    if code == -signal.SIGKILL and enclosure is not None and enclosure.exhausted():
+        return f"memory was exhausted: a worker may hold {enclosure.memory >> 20} MiB here; it was ended"
     if code is None:
         return "the worker process could not be ended"
     if code < 0:
@@ -242,7 +251,9 @@ class Pool:
             os.set_blocking(fd, False)
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self._folder = Path(tempfile.mkdtemp(prefix="reprodb-"))
-        self._beside = cgroup_parent()
+        self._place = place()
+        if self._place is not None:
+            sweep(self._place)
 
     def __enter__(self) -> Self:
         return self
@@ -324,7 +335,9 @@ class Pool:
         environment = worker_environment(self._environ, self._folder)
         hello = Hello(os.getpid(), self._options, _CPU_A_SECOND * self._limits.timeout + _CPU_START)
         room = min(PIPE_BYTES, PIPES_BYTES // self._count)
-        worker = _Worker(self._module, hello, environment, self._folder, self._beside, room)
+        worker = _Worker(
+            self._module, hello, environment, self._folder, self._place, self._limits.memory, room
+        )
         worker.deadline = time.monotonic() + self._limits.start
         self._workers.append(worker)
         self._selector.register(worker.replies, selectors.EVENT_READ, worker)

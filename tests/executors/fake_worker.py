@@ -1,5 +1,6 @@
 """A worker whose executor does what the kernel's operation says: the pool's tests drive it."""
 
+import mmap
 import os
 import signal
 import sys
@@ -64,6 +65,8 @@ class Scripted:
             raise ZeroDivisionError("a bug")
         elif verb == "memory":
             bytearray(int(argument))
+        elif verb == "reserve":  # as CUDA does: addresses, and no memory behind them
+            mmap.mmap(-1, int(argument), flags=mmap.MAP_PRIVATE, prot=0).close()
         elif verb == "write":
             with Path(os.environ["TMPDIR"], "endless").open("wb") as file:
                 file.truncate(int(argument))  # sparse: the limit counts the size, the disk nothing
