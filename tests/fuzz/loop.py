@@ -101,7 +101,7 @@ def fuzz(
 ) -> None:
     """Cases until their number or the time is used up; what is found goes into `tally`."""
     rng = random.Random(seed)
-    seeds = {target.name: tuple(target.seeds()) for target in chosen}
+    seeds = {target.name: sorted(target.seeds(), key=len) for target in chosen}
     assert all(seeds.values()), "a target has no valid text to begin with"
     weights = [target.weight for target in chosen]
     deadline = None if seconds is None else time.monotonic() + seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-LINES = 12  # of instructions in a piece
+LINES = 6  # of instructions in a piece
 
 _PTX_ENTRY = re.compile(r"^\.(?:visible )?\.?entry [^{]*?\)[^{]*\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _PTX_OPCODE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)")

@@ -33,7 +33,8 @@ def one_process(wanted: Wanted) -> None:
     absent = {target.name: reason for target in named if (reason := unusable(target)) is not None}
     chosen = [target for target in named if target.name not in absent]
     tally, began, used, round_ = Tally(), time.monotonic(), time.process_time(), 0
-    while (left := wanted.seconds - (time.monotonic() - began)) > 0:
+    parent = multiprocessing.parent_process()
+    while (left := wanted.seconds - (time.monotonic() - began)) > 0 and (parent is None or parent.is_alive()):
         if chosen:
             seed = wanted.seed * 1_000_003 + round_
             fuzz(chosen, seed, seconds=min(left, ROUND_SECONDS), tally=tally)

@@ -7,6 +7,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from tests.fuzz.mutation import one_of
+
 _ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 255, 1 << 31, 1 << 63, 1 << 64, 10**30, 0.5, -0.0, 1e308, "", "x", "nan",
     "inf", "-0", "../x", "\u202e", "\x00", "x" * 300, "0" * 64, [], {}, [[]], [0] * 50,
@@ -34,7 +36,7 @@ def canonical(value: Any) -> str:
 
 def values_exchanged(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     """The members of a bundle after one to three exchanges of values in their lines."""
-    parts = split(rng.choice(seeds))
+    parts = split(one_of(rng, seeds))
     for _ in range(rng.choice((1, 1, 2, 3))):
         name = rng.choice([name for name in parts if name.endswith(".jsonl") and parts[name].strip()])
         lines = parts[name].decode().split("\n")[:-1]

@@ -134,6 +134,14 @@ def test_fuzzing_for_ten_minutes() -> None:
 # --- What fuzzing found ------------------------------------------------------------------------
 
 ENTRY = ".version 8.0\n.target sm_90\n.address_size 64\n"
+
+
+def lowered(instruction: str) -> tuple[str, str]:
+    return "ptx lowered", (
+        f"{ENTRY}.visible .entry f() {{ .reg .b32 %r<4>; .reg .pred %p<2>; {instruction} ret; }}"
+    )
+
+
 FOUND = {
     "a declaration of 2^31 registers": ("ptx", f"{ENTRY}.entry f() {{ .reg .f32 %f<2147483648>; ret; }}"),
     "a variable without a type": ("ptx", f"{ENTRY}.global .align 4 x[4];"),
@@ -164,6 +172,25 @@ FOUND = {
     "data of a terabyte of zeros": ("sass", ".section\t.nv.constant3\n.zero 1099511627776\n"),
     "data that is no number": ("sass", ".section\t.nv.constant3\n.zero 1e999\n.word 09\n"),
     "data that its type cannot hold": ("sass", ".section\t.nv.constant3\n.byte 256, 0xfff\n"),
+    "an instruction of blanks that never ends": (
+        "sass",
+        '\t.section\t.text.k,"ax",@progbits\n        /*0000*/' + " " * 10_000 + "\n",
+    ),
+    "an instruction with ten thousand remarks": (
+        "sass",
+        '\t.section\t.text.k,"ax",@progbits\n        /*0000*/ ' + "(* " * 10_000 + ";\n",
+    ),
+    "a name of 30,000 letters": ("ptx normalised", f"{ENTRY}.entry f() {{ bra {'L' * 30_000}; ret; }}"),
+    "blank lines without end": ("ptx normalised", f"{ENTRY}{chr(10) * 30_000}.entry f() {{ ret; }}"),
+    "a mask of lanes that there is not": lowered("mov.u32 %r1, %lanemask_ld;"),
+    "a reduction at a barrier of no kind": lowered("bar.red.pred %p1, 0, %p1;"),
+    "a shuffle of two operands": lowered("shfl.sync.up.b32 %r1, %r2;"),
+    "a move of nothing": lowered("mov.b32 %r1, {};"),
+    "a move in three parts": lowered("mov.b32 %r1, {%r1, %r2, %r1};"),
+    "kernels whose names fill no line": (
+        "cuda source",
+        "\n".join(f"__global__ void kernelOfALongName{k}(float *x) {{}}" for k in range(40)),
+    ),
 }
 
 
