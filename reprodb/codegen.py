@@ -31,15 +31,16 @@ def unit_names(text: str) -> str:
 
 # --- PTX ---------------------------------------------------------------------------------------
 
+# Possessive (`*+`) where giving back could not help: a text of a bundle may be made to take long.
 _PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_PTX_HEADER = re.compile(r"^\s*\.(?:version|target|address_size)\b[^\n]*", re.MULTILINE)
-_PTX_LINE_INFO = re.compile(r"^\s*(?:@@DWARF|\.loc|\.file)\b[^\n]*", re.MULTILINE)
-_PTX_SECTION = re.compile(r"^\s*\.section\b[^{]*\{[^}]*\}", re.MULTILINE)
+_PTX_HEADER = re.compile(r"^[^\S\n]*+\.(?:version|target|address_size)\b[^\n]*", re.MULTILINE)
+_PTX_LINE_INFO = re.compile(r"^[^\S\n]*+(?:@@DWARF|\.loc|\.file)\b[^\n]*", re.MULTILINE)
+_PTX_SECTION = re.compile(r"^[^\S\n]*+\.section\b[^{]*\{[^}]*\}", re.MULTILINE)
 _LOCAL_DEPOT = re.compile(r"\b__local_depot\d+")  # one a function, numbered through the module
 _PTX_TOKEN = re.compile(r'"[^"\n]*"|[%$A-Za-z_][\w$]*|[{}:;]|\s+|[^\s%$A-Za-z_{}:;"]+')
-_PTX_REGISTERS = re.compile(r"\.reg\s+(?:\.\w+\s+)+([^;]+);")
+_PTX_REGISTERS = re.compile(r"\.reg\s++(?:\.\w++\s++)++([^;]+);")
 _PTX_FUNCTION = re.compile(r"\.(entry|func)\b")
-PTX_NAME = re.compile(r"([%$A-Za-z_][\w$]*)\s*\(")
+PTX_NAME = re.compile(r"(?<![\w$])([%$A-Za-z_][\w$]*+)\s*+\(")
 _PTX_LABEL = re.compile(r"(?:^|(?<=[;{}:]))\s*([%$A-Za-z_][\w$]*)\s*:(?!:)")
 _PTX_PREDICATE = re.compile(r"^@!?[%\w$]+\s+")
 _PTX_VECTOR = re.compile(r"\{([^;{}]*)\}")  # {%r1, %r2}: an operand, not a scope
@@ -199,12 +200,12 @@ def ptx_counts(text: str) -> dict[str, Counter[str]]:
 # --- SASS --------------------------------------------------------------------------------------
 
 _SECTION = re.compile(r"^\s*\.section\s+([^,\s]+)")
-_SASS_LINE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
-_SASS_LABEL = re.compile(r"^\s*([.$\w]+):\s*$")
+_SASS_LINE = re.compile(r"^\s*+/\*[0-9a-f]{4,}+\*/\s++([^;]*+);")
+_SASS_LABEL = re.compile(r"^\s*+([.$\w]++):\s*$")
 _SASS_TARGET = re.compile(r"`\(([^)]*)\)")
 _SASS_LOCAL = re.compile(r"\.L_\w+")
 # Operand reuse caches, and the waits and stalls that newer disassemblers print.
-_SCHEDULING = re.compile(r"\.reuse\b|\s*&\w+=\S+|\s*\?\w+|\(\*.*?\*\)|\s*/\*.*?\*/")
+_SCHEDULING = re.compile(r"\.reuse\b| ?&\w++=\S+| ?\?\w+")
 _SASS_PREDICATE = re.compile(r"^@!?U?P\w+\s+")
 _DATA = re.compile(r"^\s*(?:/\*[0-9a-f]+\*/)?\s*\.(byte|short|word|dword|zero|string|ascii)\s+(.*?)\s*$")
 _DATA_SECTION = re.compile(r"^\.nv\.(?:constant\d+|global\.init)(?:\.|$)")
@@ -224,6 +225,21 @@ def _sections(text: str) -> dict[str, list[str]]:
     return sections
 
 
+def _instruction(text: str) -> str:
+    """An instruction without the disassembler's remarks."""
+    for opening, closing in (("(*", "*)"), ("/*", "*/")):
+        text = _without(text, opening, closing)
+    return " ".join(_SCHEDULING.sub("", " ".join(text.split())).split())
+
+
+def _without(text: str, opening: str, closing: str) -> str:
+    kept, at = [], 0
+    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start + 2)) >= 0:
+        kept.append(text[at:start])
+        at = end + len(closing)
+    return "".join(kept) + text[at:]
+
+
 def _functions(text: str) -> dict[str, list[str]]:
     """Function name → its instructions and local labels (`.L_x_1:`), without padding, sorted by name."""
     functions: dict[str, list[str]] = {}
@@ -234,7 +250,7 @@ def _functions(text: str) -> dict[str, list[str]]:
         body: list[str] = []
         for line in lines:
             if match := _SASS_LINE.match(line):
-                body.append(" ".join(_SCHEDULING.sub("", match[1]).split()))
+                body.append(_instruction(match[1]))
             elif (label := _SASS_LABEL.match(line)) and label[1] not in (name, section):
                 body.append(label[1] + ":")
         while body and (body[-1] == "NOP" or body[-1].endswith(":")):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from reprodb import tomltext
 from reprodb.errors import UsageError
 from reprodb.starting.signatures import Parameter, Signature
+from reprodb.suite.tables import LONGEST_TEXT
 
 BLOCKS, THREADS, ELEMENTS = 64, 128, 4096
 _COUNTS = re.compile(r"(n|num|count|size|len|length|elements|total|n_?elements|num_?elements)", re.IGNORECASE)
@@ -248,6 +249,13 @@ def _larger(one: str, other: str) -> str:
 # --- The text ----------------------------------------------------------------------------------
 
 
+def _operation(guess: Guess) -> str:
+    """The stages' names in order, as many as fit into the line that a manifest allows."""
+    names = [stage[0] for stage in guess.stages]
+    said = " then ".join(names)
+    return said if len(said) <= LONGEST_TEXT else f"{' then '.join(names[:3])[:300]} and more"
+
+
 def manifest(guess: Guess) -> str:
     """The `kernel.toml` of a guess."""
     one = len(guess.inputs) == 1 and not any(b.name == "x" for b in guess.buffers)
@@ -261,7 +269,7 @@ def manifest(guess: Guess) -> str:
         "[kernel]",
         f"name = {tomltext.string(guess.name)}",
         f"source = {tomltext.string(guess.source)}",
-        f"operation = {tomltext.string(' then '.join(stage[0] for stage in guess.stages))}",
+        f"operation = {tomltext.string(_operation(guess))}",
         f'determinism = "{determinism}"',
         f'accumulator = "{guess.accumulator}"',
     ]

@@ -18,6 +18,7 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NAME_FORM = "letters, digits, '.', '_' and '-', a letter or digit first, at most 100 characters"
 IDENTIFIER_FORM = "a C identifier"
 LONGEST_NAME = 100
+LONGEST_TEXT = 400
 
 
 @dataclass(eq=False, slots=True)  # not frozen: Python itself sets an exception's traceback
@@ -94,7 +95,7 @@ class Table:
             return Problem(self.where, f"missing key {key!r}", allowed, remedy)
         return Problem(self.where, f"{key} = {shown(self.data[key])}", allowed, remedy)
 
-    def text(self, key: str, default: str = "", longest: int = 400) -> str:
+    def text(self, key: str, default: str = "", longest: int = LONGEST_TEXT) -> str:
         value = self.data.get(key, default)
         if not isinstance(value, str) or len(value) > longest or not value.isprintable():
             raise self.wrong(key, f"one line of text, at most {longest} characters")

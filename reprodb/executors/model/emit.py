@@ -282,7 +282,7 @@ class Emit:
                 return code.cast("trunc", code.load("i64", code.at(L, layout.L_DYNAMIC)), "i32")
             case "total_smem_size":
                 return code.cast("trunc", code.load("i64", code.at(L, layout.L_SHARED)), "i32")
-        if stem.startswith("lanemask_"):
+        if stem.startswith("lanemask_") and stem[9:] in _LANEMASKS:
             return vector("i32", _LANEMASKS[stem[9:]])
         raise self.refuse(f"reads {name}, whose value PTX does not define")
 

@@ -97,7 +97,12 @@ def _blocks(flat: Flat) -> Iterator[Block]:
 
 def _split_reduction(ins: Instruction) -> tuple[Instruction, Instruction]:
     """`bar.red` as its arrival and, at the start of the next block, the reading of its result."""
-    operation = next(p for p in ins.parts if p in ("popc", "and", "or"))
+    operation = next((p for p in ins.parts if p in ("popc", "and", "or")), None)
+    if operation is None:
+        raise UnsupportedError(
+            f"{ins.opcode} at {ins.where} names no reduction", allowed="popc, and, or",
+            remedy="execute this kernel on a GPU",
+        )  # fmt: skip
     arrive = replace(ins, opcode=f"bar.red.{operation}", operands=ins.operands[1:])
     result = replace(ins, opcode=f"barresult.{operation}", operands=ins.operands[:2])
     return arrive, result

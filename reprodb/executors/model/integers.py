@@ -435,6 +435,9 @@ def mov(e: Emit, m: Mods) -> None:
     to, source = e.operand(0), e.operand(1)
     if isinstance(source, Sym) and e.space_of(source.name) == "":
         raise e.refuse(f"takes the address of {source.name}, which is no variable")
+    parts = to if isinstance(to, Vec) else source
+    if isinstance(parts, Vec) and len(parts.items) not in (1, 2, 4, 8):
+        raise e.refuse(f"moves {bits} bits in {len(parts.items)} parts")
     if isinstance(to, Vec):
         value = e.src(1, bits)
         step = bits // len(to.items)

@@ -497,7 +497,7 @@ class _Writer:
         """Waits for the lanes that the mask of a `.sync` instruction names, those that have not returned."""
         code = self.code
         emit.ins = block.instructions[0]
-        member = emit.value(emit.ins.operands[_mask_operand(emit.ins)], 32)
+        member = emit.value(emit.operand(_mask_operand(emit.ins)), 32)
         if member.lanes == 1:
             wanted = member
         else:
