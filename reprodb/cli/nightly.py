@@ -140,6 +140,7 @@ def nightly(
         watch = Timed(book.listener)
         with watch as said:
             ahead = opened.enter_context(head_start(options, said))
+            said.stage("database")
             database = opened.enter_context(open_database(options, db))
             for note in database.notes:
                 said.said(note)
