@@ -207,7 +207,7 @@ _SASS_LOCAL = re.compile(r"\.L_\w+")
 # Operand reuse caches, and the waits and stalls that newer disassemblers print.
 _SCHEDULING = re.compile(r"\.reuse\b| ?&\w++=\S+| ?\?\w+")
 _SASS_PREDICATE = re.compile(r"^@!?U?P\w+\s+")
-_DATA = re.compile(r"^\s*(?:/\*[0-9a-f]+\*/)?\s*\.(byte|short|word|dword|zero|string|ascii)\s+(.*?)\s*$")
+_DATA = re.compile(r"^\s*(?:/\*[0-9a-f]+\*/\s*)?\.(byte|short|word|dword|zero|string|ascii)\s+(.*)$")
 _DATA_SECTION = re.compile(r"^\.nv\.(?:constant\d+|global\.init)(?:\.|$)")
 _MOST_ZEROS = 1 << 26  # written out; text from elsewhere may ask for any number
 _DATA_BYTES = {"byte": 1, "short": 2, "word": 4, "dword": 8}
@@ -292,7 +292,7 @@ def _data(lines: list[str]) -> tuple[str, bool]:
             if not label[1].startswith((".L_", ".nv.")):
                 out.append(f"\n{label[1]}:")
         elif match := _DATA.match(line):
-            kind, rest = match.groups()
+            kind, rest = match[1], match[2].rstrip()
             if kind == "zero":
                 count = _number(rest)
                 out.append(f"<zero {rest}>" if count is None or count > _MOST_ZEROS else "00" * count)

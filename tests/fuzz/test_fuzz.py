@@ -171,6 +171,10 @@ FOUND = {
     ),
     "data of a terabyte of zeros": ("sass", ".section\t.nv.constant3\n.zero 1099511627776\n"),
     "data that is no number": ("sass", ".section\t.nv.constant3\n.zero 1e999\n.word 09\n"),
+    "a line of data with a thousand blanks many times over": (
+        "sass",
+        "\t.section\t.nv.constant3\n" + (".word 1" + " " * 8000 + "x\n") * 200,
+    ),
     "data that its type cannot hold": ("sass", ".section\t.nv.constant3\n.byte 256, 0xfff\n"),
     "an instruction of blanks that never ends": (
         "sass",
