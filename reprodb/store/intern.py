@@ -15,6 +15,7 @@ from reprodb.store import tables as t
 T = TypeVar("T")
 _BATCH = 1000
 _LARGEST_CACHE = 100_000
+_MOST_TEXTS = 10_000
 
 
 @dataclass(slots=True)
@@ -24,12 +25,24 @@ class Known:
     rows: dict[Table, dict[str, int]] = field(default_factory=dict)
     scopes: dict[Scope, int] = field(default_factory=dict)
     kernels: set[str] = field(default_factory=set)  # those whose scopes are known
+    # Canonical texts by the identity of what they tell, which is held so that nothing takes its place: the
+    # rows of a night share their kernels and builds.
+    texts: dict[tuple[int, ...], tuple[tuple[object, ...], str]] = field(default_factory=dict)
 
     def of(self, table: Table) -> dict[str, int]:
         known = self.rows.setdefault(table, {})
         if len(known) > _LARGEST_CACHE:
             known.clear()
         return known
+
+    def text(self, write: Callable[[], str], *told: object) -> str:
+        """What `write` makes of the frozen values `told`, made once for the same objects."""
+        key = tuple(map(id, told))
+        if key not in self.texts:
+            if len(self.texts) > _MOST_TEXTS:
+                self.texts.clear()
+            self.texts[key] = (told, write())
+        return self.texts[key][1]
 
     def forget(self) -> None:
         self.rows.clear()

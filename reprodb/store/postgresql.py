@@ -38,8 +38,13 @@ def connect(url: str, *, write: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        if write and connection.get_execution_options().get("reprodb_write", True):
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
+        options = connection.get_execution_options()
+        if write and options.get("reprodb_write", True):
+            waits = "on" if options.get("reprodb_durable", True) else "off"
+            connection.exec_driver_sql(
+                f"SELECT pg_advisory_xact_lock({_WRITE_LOCK}), "
+                f"set_config('synchronous_commit', '{waits}', true)"
+            )
         else:
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Select, bindparam, func, select
+from sqlalchemy import Connection, Engine, Select, func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from reprodb.domain import Artifact, CanaryOutcome, Result, Run, Scope
@@ -39,8 +39,6 @@ from reprodb.store.write import (
 T = TypeVar("T")
 _MOST_HELD = 100_000  # small patterns kept in memory
 _TRIES = 3  # of a transaction that found the database locked, or a row it knew pruned by another process
-
-_FINISHED = select(t.runs.c.finished_at).where(t.runs.c.id == bindparam("run"))
 
 
 class Store:
@@ -81,13 +79,20 @@ class Store:
         ):
             return work(connection, self._seen)
 
-    def write(self, work: Callable[[Connection, Known], T]) -> T:
-        """What `work` writes, whole or not at all. Waits for other writers, a bounded time."""
+    def write(self, work: Callable[[Connection, Known], T], *, durable: bool = True) -> T:
+        """What `work` writes, whole or not at all. Waits for other writers, a bounded time.
+
+        What is not `durable` by itself is so with the next durable write: PostgreSQL then answers before
+        its disk has it.
+        """
         if not self._writable:
             raise StoreError(f"{self.location} was opened for reading", remedy="open it for writing")
         for left in reversed(range(_TRIES)):
             try:
-                with self._engine.begin() as connection:
+                with (
+                    self._engine.connect().execution_options(reprodb_durable=durable) as connection,
+                    connection.begin(),
+                ):
                     return work(connection, self._known)
             except DBAPIError as error:
                 self._known.forget()
@@ -130,9 +135,9 @@ class Store:
 
         def work(connection: Connection, known: Known) -> tuple[int, ...]:
             run = self._open_run(connection, run_id)
-            return tuple(write_results(connection, known, run, run_id, pairs, keep=keep))
+            return tuple(write_results(connection, known, run, run_id, pairs, keep=keep, unfinished=True))
 
-        return self.write(work)
+        return self.write(work, durable=False)
 
     def finish(
         self,
@@ -449,14 +454,10 @@ class Store:
     # --- Finding runs --------------------------------------------------------------------------
 
     def _open_run(self, connection: Connection, run_id: int) -> Run:
-        """A run that results may be added to. All but its end is as it was when it began."""
-        run = self._begun.get(run_id)
-        if run is None or connection.scalar(_FINISHED, {"run": run_id}) is not None:
-            run = self._one_run(connection, run_id)
-            if run.complete:
-                raise StoreError(f"run {run_id} is finished: nothing is added to it")
-            self._begun[run_id] = run
-        return run
+        """A run that results are added to. All but its end is as it was when it began."""
+        if run_id not in self._begun:
+            self._begun[run_id] = self._one_run(connection, run_id)
+        return self._begun[run_id]
 
     def _one_run(self, connection: Connection, run_id: int) -> Run:
         found = read_runs(connection, self._seen, run_query().where(t.runs.c.id == run_id))

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Table, and_, bindparam, func, insert, select, update
 
 from reprodb import codec
 from reprodb.digest import content_key, sha256
@@ -121,6 +122,7 @@ def finish_run(
 
 
 LONGEST_NAME = 250  # characters: an index of PostgreSQL's holds eight such names
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -137,7 +139,7 @@ def check_run(run: Run) -> None:
 def check_texts(what: str, *texts: str, longest: int | None = None) -> None:
     """Refuses names that a database cannot hold: PostgreSQL no NUL, neither of them half a surrogate."""
     for text in texts:
-        if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        if _UNSTORABLE.search(text):
             raise StoreError(f"{what} {text!r} holds a character that no database can store")
         if longest is not None and len(text) > longest:
             raise StoreError(f"{what} {text[:80]!r}… has more than {longest} characters")
@@ -179,18 +181,26 @@ def _output_problem(output: Output, repetitions: int) -> str:
 
 
 def write_results(
-    connection: Connection, known: Known, run: Run, run_id: int, pairs: Sequence[Pair], *, keep: bool = False
+    connection: Connection,
+    known: Known,
+    run: Run,
+    run_id: int,
+    pairs: Sequence[Pair],
+    *,
+    keep: bool = False,
+    unfinished: bool = False,
 ) -> list[int]:
     """The results with all that they hold; returns their numbers in order. The whole lot or nothing.
 
-    Raises StoreError where a result contradicts itself, or its row is in the run already.
+    Raises StoreError where a result contradicts itself, its row is in the run already, or the run is
+    finished where it must be `unfinished`.
     """
     results = [result for result, _ in pairs]
     for result in results:
         check_result(run, result)
     scopes = intern_scopes(connection, known, [scope_of(run, result) for result in results])
     places = [scopes[scope_of(run, result)] for result in results]
-    _refuse_repeated(connection, run_id, places, results)
+    _refuse(connection, run_id, places, results, unfinished=unfinished)
 
     cases = _intern_cases(connection, known, results)
     builds = _intern_builds(connection, known, pairs)
@@ -249,20 +259,35 @@ def write_results(
     return ids
 
 
-_PLACES = select(t.results.c.scope_id).where(t.results.c.run_id == bindparam("run"))
-_REPEATED = _PLACES.where(t.results.c.scope_id.in_(bindparam("places", expanding=True)))
+# The run's end, and which of its results are in the way: asked for at once, as each question is a round trip.
+_RUN_END = select(t.runs.c.finished_at, t.results.c.scope_id).where(t.runs.c.id == bindparam("run"))
+_MINE = t.results.c.run_id == t.runs.c.id
+_THESE = t.results.c.scope_id.in_(bindparam("places", expanding=True))
+_ALL_THERE = _RUN_END.select_from(t.runs.outerjoin(t.results, _MINE))
+_SOME_THERE = _RUN_END.select_from(t.runs.outerjoin(t.results, and_(_MINE, _THESE)))
 _ADDING_RESULTS = insert(t.results).returning(t.results.c.scope_id, t.results.c.id)
 _ADDING_OUTPUTS, _ADDING_LINKS = insert(t.outputs), insert(t.output_patterns)
 
 
-def _refuse_repeated(
-    connection: Connection, run_id: int, places: Sequence[int], results: Sequence[Result]
+def _refuse(
+    connection: Connection,
+    run_id: int,
+    places: Sequence[int],
+    results: Sequence[Result],
+    *,
+    unfinished: bool,
 ) -> None:
+    """Refuses a second result for a row of the run and, where it must be unfinished, a finished run."""
     # One result a transaction is the usual case: ask for those, not for the whole run.
     if len(places) <= 100:
-        seen = set(connection.scalars(_REPEATED, {"run": run_id, "places": places}))
+        rows = connection.execute(_SOME_THERE, {"run": run_id, "places": places}).all()
     else:
-        seen = set(connection.scalars(_PLACES, {"run": run_id}))
+        rows = connection.execute(_ALL_THERE, {"run": run_id}).all()
+    if not rows:
+        raise StoreError(f"the database has no run {run_id} any more")
+    if unfinished and rows[0].finished_at is not None:
+        raise StoreError(f"run {run_id} is finished: nothing is added to it")
+    seen = {place for _, place in rows}
     for place, result in zip(places, results, strict=True):
         if place in seen:
             raise StoreError(f"run {run_id} has a result for {'/'.join(result.row)} already")
@@ -274,10 +299,12 @@ def one_case(result: Result) -> Kernel:
     return replace(result.kernel, cases=(result.case,))
 
 
+@lru_cache(maxsize=4096)
 def case_key(record: str, input_digest: str) -> str:
     return content_key("reprodb.case/1", record, input_digest)
 
 
+@lru_cache(maxsize=4096)
 def build_key(record: str, ptx: str | None, sass: str | None) -> str:
     """One row a distinct build and its texts, so that rows never change: `ptx` and `sass` are SHA-256."""
     return content_key("reprodb.build/1", record, ptx or "", sass or "")
@@ -286,7 +313,7 @@ def build_key(record: str, ptx: str | None, sass: str | None) -> str:
 def _intern_cases(connection: Connection, known: Known, results: Iterable[Result]) -> list[int]:
     keys, rows = [], {}
     for result in results:
-        record = codec.dumps(one_case(result))
+        record = known.text(lambda of=result: codec.dumps(one_case(of)), result.kernel, result.case)  # type: ignore[misc]
         key = case_key(record, result.input_digest)
         keys.append(key)
         rows[key] = {
@@ -332,7 +359,7 @@ def _intern_builds(connection: Connection, known: Known, pairs: Sequence[Pair]) 
             keys.append(None)
             continue
         ptx, sass = (_add(texts, text) for text in code(artifact))
-        record = codec.dumps(result.build)
+        record = known.text(lambda of=result: codec.dumps(of.build), result.build)  # type: ignore[misc]
         key = build_key(record, ptx, sass)
         keys.append(key)
         found[key] = (result.build, record, ptx, sass)
@@ -366,10 +393,17 @@ def _remark(result: Result) -> str:
 
 
 def _layout(output: Output) -> str:
-    layout = Layout(output.name, output.role, output.dtype, output.shape, output.determinism, output.fields)
+    return _layout_text(
+        Layout(output.name, output.role, output.dtype, output.shape, output.determinism, output.fields)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _layout_text(layout: Layout) -> str:
     return codec.dumps(layout)
 
 
+@lru_cache(maxsize=4096)
 def text_key(record: str) -> str:
     return content_key("reprodb.text/1", record)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import Connection
 
 from reprodb.domain import (
     Artifact,
@@ -29,6 +30,7 @@ from tests.builders import (
     make_output,
     make_result,
 )
+from tests.store.conftest import emptied
 from tests.store.things import LATER, new_run, rich_result, text, without_data
 
 
@@ -167,12 +169,24 @@ def test_lanes_are_never_mixed_in_a_run(database: str) -> None:
             store.record(run_id, make_result(lane=Lane.MEASURED))
 
 
+def test_a_run_that_another_process_finished_takes_no_more(database: str) -> None:
+    with open_store(database, write=True) as store, open_store(database, write=True) as other:
+        run_id = store.begin(new_run())
+        store.record(run_id, make_result(profile="a"))
+        other.finish(run_id, 0, LATER)
+        with pytest.raises(StoreError, match="is finished: nothing is added"):
+            store.record(run_id, make_result(profile="b"))
+        assert [r.profile for r in store.results(run_id)] == ["a"]
+
+
 def test_a_finished_run_stays_as_it_is(database: str) -> None:
     with open_store(database, write=True) as store:
         run_id = store.begin(new_run())
         store.finish(run_id, None, LATER)
         with pytest.raises(StoreError, match="finished"):
             store.record(run_id, make_result())
+        with pytest.raises(StoreError, match="finished"):
+            store.record_many(run_id, [(make_result(profile=f"p{n}"), None) for n in range(101)])
         store.finish(run_id, 1, LATER + timedelta(hours=1))  # the exit code is known later, once
         assert (store.run(run_id).finished_at, store.run(run_id).exit_code) == (LATER, 1)
         with pytest.raises(StoreError, match="finished already"):
@@ -217,3 +231,15 @@ def test_a_case_beside_others_is_recorded_alone(database: str) -> None:
         run_id = store.begin(new_run())
         store.record(run_id, replace(make_result(), kernel=both, case=other))
         assert store.results(run_id)[0].kernel.cases == (other,)
+
+
+@pytest.mark.postgres
+def test_a_server_may_answer_for_results_before_its_disk_has_them(postgresql_url: str) -> None:
+    """Not for what ends a run or decides: that is on its disk, and all before it, once it is said."""
+
+    def waits(connection: Connection, _: object) -> object:
+        return connection.exec_driver_sql("SHOW synchronous_commit").scalar()
+
+    with open_store(emptied(postgresql_url), write=True) as store:
+        assert [store.write(waits, durable=durable) for durable in (False, True)] == ["off", "on"]
+        assert store.read(waits) == "on"
