@@ -29,6 +29,9 @@ ROUNDS = 2
 # Pairs that an arrival order is asked about until two repetitions differ, which is all there is to know.
 SAMPLE = 6
 
+# Said where a tree was to be drawn and there is none.
+UNDRAWN = "no tree of plain additions gives these answers, as where a sum is compensated"
+
 Tree = int | tuple["Tree", ...]
 Triple = tuple[int, int, int]
 
@@ -89,6 +92,12 @@ def fingerprint_of(n: int, rounds: tuple[tuple[Triple, ...], ...], launches: int
     whole = n <= SMALL and len(first) == n * (n - 1) // 2 and len(set(digests)) == 1
     tree = recover(n, first) if whole else None
     return Fingerprint(n, first, digests, written(tree) if tree is not None else "", launches=launches)
+
+
+def undrawn(found: Fingerprint) -> bool:
+    """Whether every pair of a fixed order was asked, and no tree of plain additions gives these answers."""
+    every = len(found.pairs) == found.n * (found.n - 1) // 2
+    return bool(found.rounds) and found.n <= SMALL and every and found.distinct == 1 and not found.tree
 
 
 def recover(n: int, answers: tuple[Triple, ...]) -> Tree | None:

@@ -220,6 +220,19 @@ def test_the_order_of_the_bundled_tree_over_ten_elements(store: Path, tmp_path: 
     assert len(row["answers"]) == 45
 
 
+def test_a_compensated_sum_has_a_digest_and_no_tree(store: Path, tmp_path: Path) -> None:
+    """What Kahan's correction holds is not lost beside M: the answers count something else."""
+    drawing = ("--svg", tmp_path / "tree.svg")
+    asked = ("order", "sum_kahan_tree", "--n", 8, "--device", "model", "--store", store)
+    said = reprodb(*asked)
+    assert said.code == 0
+    assert said.out.splitlines()[1] == ordering.UNDRAWN
+    refused = reprodb(*asked, *drawing)
+    assert refused.code == 2
+    assert "0 trees for one drawing: sum_kahan_tree, n8, default, modelled: " in refused.err
+    assert not (tmp_path / "tree.svg").exists()
+
+
 def test_what_is_no_sum_of_its_input_says_so(store: Path) -> None:
     """Without the identity the tree sums x*x + 0.25."""
     said = reprodb(*("order", "sum_squares_atomic", "--n", 16, "--device", "model", "--store", store))

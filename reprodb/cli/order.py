@@ -86,9 +86,9 @@ def order(
     trees = [r for r in results if r.fingerprint and r.fingerprint.tree]
     if svg is not None and len(trees) != 1:
         raise UsageError(
-            f"{len(trees)} trees for one drawing",
-            allowed="one kernel and profile",
-            remedy="--n 16, or up to 64",
+            f"{len(trees)} trees for one drawing" + f": {told(results[0])}" * (len(results) == 1),
+            allowed="one kernel, case and profile, of a fixed order and at most 64 elements",
+            remedy="--n 16, or up to 64" if n is None else "name one profile",
         )
     if svg is not None:
         _draw(svg, trees[0])
@@ -155,7 +155,9 @@ def told(result: Result) -> str:
     if found is None:
         return f"{where}: {result.status.value.replace('_', ' ')}: {result.error}"
     line = f"{where}: {ordering.phrase(found)}"
-    return f"{line}\n{ordering.drawn(ordering.read(found.tree))}" if found.tree else line
+    if found.tree:
+        return f"{line}\n{ordering.drawn(ordering.read(found.tree))}"
+    return f"{line}\n{ordering.UNDRAWN}" if ordering.undrawn(found) else line
 
 
 def document(results: list[Result]) -> dict[str, Any]:
