@@ -60,6 +60,7 @@ class PlannedBuild:
     toolchain: Toolchain
     arch: str
     condition: str = PLAIN
+    here: bool = True  # it runs on this lane; a program that does not is not built for it either
 
     def row(self, case: Case) -> Row:
         return (self.kernel.name, case.name, self.profile.name, self.arch, self.condition)
@@ -345,6 +346,7 @@ class Building(threading.Thread):
             build.arch,
             self._store.root,
             compile_it=not self._no_compile,
+            build_it=build.here,
         )
         self._tell(_Built(build, artifact, probing=False, prepared=prepared))
 

@@ -118,9 +118,13 @@ def prepare(
     root: Path,
     *,
     compile_it: bool = True,
+    build_it: bool = True,
     runner: Runner = run,
 ) -> tuple[Artifact, Prepared]:
-    """The program built, from the store where it is there; a failed build is an artifact with its log."""
+    """The program built, from the store where it is there; a failed build is an artifact with its log.
+
+    Without `build_it` an artifact of which nothing was made: whoever is to run it refuses.
+    """
     from reprodb.suite import source_files
 
     program = kernel.program
@@ -132,7 +136,7 @@ def prepare(
     key = _key(kernel, program, files, tool, options, arch)
     place = root.absolute() / "programs" / key
     status, log, code = Status.OK, "", None
-    if program.build:
+    if program.build and build_it:
         try:
             values = _values(kernel, place, toolchain, arch, options)
             log = _built(place, kernel, program, files, values, compile_it, runner)

@@ -492,6 +492,20 @@ def test_named_on_the_model_a_library_is_unsupported_in_words(tmp_path: Path) ->
     assert "run on a GPU" in result["error"] and "--device gpu" in result["error"]
 
 
+def test_named_on_the_model_a_program_for_a_gpu_is_not_built_in_vain(tmp_path: Path) -> None:
+    """CUB takes nvcc half a minute, and may not even be here."""
+    said = reprodb(
+        *("run", "--kernel", "lib_cub_reduce", "--profile", "nvcc13", "--device", "model", "-n", 1, "--json"),
+        *("--db", tmp_path / "db", "--store", tmp_path / "store"),
+    )
+    (result,) = said.json["results"]
+    assert (result["status"], said.code) == ("unsupported", 4)
+    assert (
+        "lib_cub_reduce is a program that runs on a GPU, which the modelled lane has not" in result["error"]
+    )
+    assert not (tmp_path / "store" / "programs").exists()
+
+
 def test_a_kernel_whose_library_is_not_here_is_left_out_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

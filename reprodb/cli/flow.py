@@ -258,6 +258,8 @@ def _plan(options: RunOptions, store: ArtifactStore, where: Where) -> Plan:
         stress=[name for name in options.stress if name not in _not_stressed(options, where)],
         store=store.root if options.no_compile else None,
     )
+    builds = (replace(build, here=runs_on(build.kernel, where.lane)) for build in made.builds)
+    made = replace(made, builds=tuple(builds))
     if not options.orders:
         bare = (replace(build, kernel=replace(build.kernel, fingerprint=None)) for build in made.builds)
         made = replace(made, builds=tuple(bare))
