@@ -109,10 +109,9 @@ def _dossier(store: Store, left: RunRef, right: RunRef, policy: Policy) -> Dossi
 
 def upgrade_of(store: Store, run: Run, results: tuple[Result, ...]) -> Dossier | None:
     """The dossier of the toolkits inside one run, under its own policy; None where no two belong together."""
-    from reprodb.cli.judging import earlier_results
+    from reprodb.cli.judging import earlier_results, policy_then
     from reprodb.compare import Side
     from reprodb.dossier import dossier, natural_pairs
-    from reprodb.policy import parse_policy
 
     pairs = natural_pairs(results)
     if not pairs:
@@ -123,7 +122,7 @@ def upgrade_of(store: Store, run: Run, results: tuple[Result, ...]) -> Dossier |
         side,
         pairs,
         store.pattern,
-        parse_policy(run.policy, f"the policy of run {run.id}"),
+        policy_then(run)[0],
         now=run.finished_at or run.started_at,
         earlier=earlier_results(store, run),
     )

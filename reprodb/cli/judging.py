@@ -36,6 +36,22 @@ def policy_at(path: Path | None) -> Policy:
     return load_policy(path)
 
 
+def policy_then(run: Run) -> tuple[Policy, tuple[str, ...]]:
+    """The policy that a run was made under, else the defaults with a note: one that this reprodb cannot read.
+
+    A database holds runs of other versions and of other machines; none of them may keep the rest from being
+    shown.
+    """
+    from reprodb.errors import UsageError
+    from reprodb.policy import Policy, parse_policy
+
+    try:
+        return parse_policy(run.policy), ()
+    except UsageError as error:
+        problem = error.problem.splitlines()[0]
+        return Policy(), (f"the policy of this run cannot be read here, and the defaults count: {problem}",)
+
+
 def ledger_at(path: Path | None) -> Ledger:
     """The named ledger, else the folder's own; an empty one where there is no file yet."""
     from reprodb.ledger import load_ledger

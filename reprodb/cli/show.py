@@ -1,5 +1,6 @@
 """`show`, `runs`, `history`, `report` and `site`: what a database has recorded, in tables, JSON and HTML."""
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -197,16 +198,15 @@ def night_of(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff
     """The diff of a nightly with the references that it met; None for a run that compared nothing."""
     if run.kind != "nightly":
         return None
-    from reprodb.cli.judging import earlier_results, ledger_at, load_references
+    from reprodb.cli.judging import earlier_results, ledger_at, load_references, policy_then
     from reprodb.compare import Side
-    from reprodb.policy import parse_policy
     from reprodb.review import review_night
 
     then = run.finished_at or run.started_at
-    policy = parse_policy(run.policy, f"the policy of run {run.id}")
+    policy, notes = policy_then(run)
     ledger = ledger_at(None)
     references = load_references(store, run, results, ledger, then, before=run.id)
-    return review_night(
+    diff = review_night(
         Side(run, results),
         references,
         store.pattern,
@@ -215,6 +215,7 @@ def night_of(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff
         earlier=earlier_results(store, run),
         ledger=ledger,
     )
+    return replace(diff, notes=(*diff.notes, *notes))
 
 
 def _run(

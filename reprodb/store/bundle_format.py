@@ -46,6 +46,7 @@ LARGEST_MEMBER = 2 << 30
 LARGEST_LINES = 256 << 20  # a member of lines is in memory whole
 LARGEST_TEXTS = 512 << 20  # all code texts together
 LARGEST_TOTAL = 8 << 30
+MOST_EXTENTS = 32  # of one shape, as arrays of NumPy have had at most
 # What inflates to more than a gigabyte must have at least a two-hundredth of it in the file.
 FREE_TOTAL = 1 << 30
 LARGEST_RATIO = 200
@@ -192,8 +193,8 @@ def result_of(line: ResultLine, run: Run, case: CaseLine, build: BuildLine | Non
         outputs=tuple(_output_of(output, line.repetitions) for output in line.outputs),
         accuracy=Judgement(
             line.accuracy,
-            None if line.max_rel_err is None else float(line.max_rel_err),
-            None if line.reference is None else float(line.reference),
+            _number(line.max_rel_err),
+            _number(line.reference),
             line.accuracy_note,
         ),
         build=None if build is None else build.build,
@@ -206,6 +207,14 @@ def result_of(line: ResultLine, run: Run, case: CaseLine, build: BuildLine | Non
         batches=line.batches,
         fingerprint=line.fingerprint,
     )
+
+
+def _number(text: str | None) -> float | None:
+    """A float as Python writes it, and no other spelling: importing again would find other text."""
+    value = None if text is None else float(text)
+    if value is not None and repr(value) != text:
+        raise ValueError(f"{text!r} is not how {value!r} is written"[:200])
+    return value
 
 
 def _output_of(line: OutputLine, repetitions: int) -> Output:
@@ -238,8 +247,8 @@ def pattern_bytes(output: Output) -> int:
     unknown = [dtype for dtype in dtypes if dtype not in DTYPE_BYTES]
     if unknown:
         raise ValueError(f"output {output.name} has the unknown type {unknown[0]!r}")
-    if any(extent < 0 for extent in output.shape):
-        raise ValueError(f"output {output.name} has the shape {output.shape}")
+    if len(output.shape) > MOST_EXTENTS or any(extent < 0 for extent in output.shape):
+        raise ValueError(f"output {output.name} has the shape {list(output.shape[:MOST_EXTENTS])}")
     return output.elements * sum(DTYPE_BYTES[dtype] for dtype in dtypes)
 
 

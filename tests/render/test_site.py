@@ -18,10 +18,13 @@ from reprodb.store import open_store
 from tests.render import samples
 
 
-def record(path: Path, number: int, results: tuple[Result, ...], *, accept: bool = True) -> None:
+def record(
+    path: Path, number: int, results: tuple[Result, ...], *, accept: bool = True, policy: str = ""
+) -> None:
     whole = samples.run(number)
     with open_store(str(path), write=True) as store:
         run = Run(whole.uid, whole.suite, whole.lane, whole.environment, whole.started_at, kind="nightly")
+        run = replace(run, policy=policy)
         run_id = store.begin(run)
         ids = store.record_many(run_id, [(result, None) for result in results])
         if accept:
@@ -102,6 +105,19 @@ def test_a_damaged_state_means_building_anew(
     out.mkdir()
     (out / STATE).write_text(text)
     assert build(database, out, capsys)[0] == ALL
+
+
+@pytest.mark.parametrize("policy", ["[gate]\nof_a_later_version = 1\n", "x = " + "[" * 100_000, "<script>"])
+def test_a_policy_that_cannot_be_read_costs_no_page(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
+) -> None:
+    """A merged database has runs of other versions: one of them is no reason to show none."""
+    record(database, 3, samples.night(), policy=policy)
+    written, _ = build(database, tmp_path / "site", capsys)
+    assert written == sorted([*ALL, "runs/run-3.html"])
+    page = (tmp_path / "site" / "runs" / "run-3.html").read_text()
+    assert "policy of this run cannot be read here, and the defaults count" in page
+    assert "<script>" not in page.partition("<body")[2] or policy != "<script>"
 
 
 def test_a_deleted_page_comes_back(

@@ -268,6 +268,8 @@ BAD = {
     "unknown status": (edit(RUN, '"status":"ok"', '"status":"splendid"'), "cannot be read"),
     "unknown type": (edit(RUN, '"dtype":"float32"', '"dtype":"float33"'), "unknown type"),
     "negative shape": (edit(RUN, '"shape":[1]', '"shape":[-1]'), "shape"),
+    "shape without end": (edit(RUN, '"shape":[1]', '"shape":[' + "1," * 32 + "1]"), "shape"),
+    "number in other figures": (edit(RUN, '"reference":"-0.0"', '"reference":"-.0"'), "is not how"),
     "other shape": (edit(RUN, '"shape":[1]', '"shape":[2]'), "not of 8 bytes"),
     "other lane": (edit(RUN, '"lane":"modelled"', '"lane":"guessed"'), "cannot be read"),
     "other uid": (edit(RUN, '"uid":"run-1"', '"uid":"run-2"'), "under the name"),
