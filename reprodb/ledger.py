@@ -293,6 +293,14 @@ class Ledger:
                 (active if end is None or now < end else ended).append(blessing)
         return active, ended
 
+    def until(self, when: datetime) -> Ledger:
+        """What had been decided by a time."""
+        return Ledger(
+            tuple(b for b in self.blessings if b.when <= when),
+            tuple(w for w in self.withdrawals if w.when <= when),
+            tuple(r for r in self.retirements if r.when <= when),
+        )
+
     def states(self, now: datetime) -> tuple[tuple[Blessing, str], ...]:
         """Blessings by scope and time: active, replaced (by a newer one), expired, withdrawn, retired."""
         active = {b.id for b in self.active(now).values()}

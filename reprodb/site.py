@@ -44,6 +44,8 @@ DiffOf = Callable[[Run, tuple[Result, ...]], Diff | None]
 # A run and its results → the dossier of the toolkits in it, or None without two that belong together.
 UpgradeOf = Callable[[Run, tuple[Result, ...]], Dossier | None]
 SourcesOf = Callable[[Run], Sources]
+# A run → the decisions that its diff knows of, as text.
+DecidedOf = Callable[[Run], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +74,35 @@ class Built:
     kept: tuple[str, ...]
 
 
-def build(store: "Store", out: Path, diff_of: DiffOf, upgrade_of: UpgradeOf, sources_of: SourcesOf) -> Built:
-    """Writes the site of a database into `out`.
+def build(
+    store: "Store",
+    out: Path,
+    diff_of: DiffOf,
+    upgrade_of: UpgradeOf,
+    sources_of: SourcesOf,
+    decided_of: DecidedOf = lambda _: "",
+) -> Built:
+    """Writes the site of a database into `out`: what a site built from nothing would be, file by file.
 
-    A run's page is written once: results never change. A kernel's page is written when a run added to it,
-    and the page of upgrades when a newer run of its suite, lane and GPU has any. Whole code texts are files
-    of their own, those that a page links to. Pages made by other code of the renderers are made again.
-    Raises StoreError where `out` cannot be written.
+    A run's page tells its results, the runs before it and what had been decided by then; it is written again
+    where one of these is another (a run pruned, imported or accepted later). A kernel's page is written
+    when a run added to it, and the page of upgrades when a newer run of its suite, lane and GPU has any.
+    Whole code texts are files of their own, those that a page links to. Pages made by other code of the
+    renderers are made again. Raises StoreError where `out` cannot be written.
     """
     from reprodb.render import html
 
-    look = html.fingerprint()
+    fingerprint = html.fingerprint()
     old = _read_state(out)
     site = _Writer(out, {page.path: page.key for page in old.pages})
     runs = store.runs()
-    entries = _runs(store, site, look, runs, {e.uid: e for e in old.runs}, diff_of, sources_of)
-    kernels = _kernels(store, site, look, runs, entries, {e.name: e for e in old.kernels})
-    upgrades = _upgrades(store, site, look, runs, {e.path: e for e in old.upgrades}, upgrade_of, sources_of)
+    marks = _marks(store, runs)
+    grounds = _grounds(fingerprint, runs, marks, decided_of)
+    entries = _runs(store, site, grounds, runs, {e.uid: e for e in old.runs}, diff_of, sources_of)
+    kernels = _kernels(store, site, fingerprint, marks, runs, entries, {e.name: e for e in old.kernels})
+    upgrades = _upgrades(
+        store, site, grounds, runs, {e.path: e for e in old.upgrades}, upgrade_of, sources_of
+    )
     linked = [entry.code for entry in entries] + [entry.code for entry in upgrades]
     _code(store, site, (key for keys in linked for key in keys))
     index = html.index(entries, kernels, upgrades)
@@ -98,10 +112,43 @@ def build(store: "Store", out: Path, diff_of: DiffOf, upgrade_of: UpgradeOf, sou
     return site.built()
 
 
+def _marks(store: "Store", runs: Iterable[Run]) -> dict[str, str]:
+    """Of each run all that may change about it after a page told of it."""
+    results = store.marks()
+    return {
+        run.uid: content_key(
+            "reprodb.site.mark",
+            f"{run.id} {run.uid} {run.started_at} {run.finished_at} {run.exit_code}",
+            *map(str, results.get(_number(run), ())),
+        )
+        for run in runs
+    }
+
+
+def _grounds(
+    fingerprint: str, runs: Sequence[Run], marks: dict[str, str], decided_of: DecidedOf
+) -> dict[str, str]:
+    """Of each run what its page is made from: itself, the runs of its suite before it, the decisions by then.
+
+    `runs` stand newest first. One counts as before another that was recorded earlier or started earlier.
+    """
+    found: dict[str, str] = {}
+    suites: dict[str, list[Run]] = {}
+    for run in runs:
+        suites.setdefault(run.suite, []).append(run)
+    for newest_first in suites.values():
+        chain = fingerprint
+        for place, run in reversed(tuple(enumerate(newest_first))):
+            chain = content_key("reprodb.site.before", chain, marks[run.uid])
+            behind = [marks[r.uid] for r in newest_first[:place] if r.started_at <= run.started_at]
+            found[run.uid] = content_key("reprodb.site.grounds", chain, decided_of(run), *behind)
+    return found
+
+
 def _runs(
     store: "Store",
     site: "_Writer",
-    look: str,
+    grounds: dict[str, str],
     runs: Sequence[Run],
     told: dict[str, RunEntry],
     diff_of: DiffOf,
@@ -112,7 +159,7 @@ def _runs(
     entries = []
     for run in runs:
         path = f"runs/run-{run.id}.html"
-        key = content_key("reprodb.site.run", look, run.uid, str(run.finished_at), str(run.exit_code))
+        key = content_key("reprodb.site.run", grounds[run.uid])
         if site.keeps(path, key) and run.uid in told:
             entries.append(told[run.uid])
             continue
@@ -131,7 +178,8 @@ def _runs(
 def _kernels(
     store: "Store",
     site: "_Writer",
-    look: str,
+    fingerprint: str,
+    marks: dict[str, str],
     runs: Sequence[Run],
     entries: Iterable[RunEntry],
     told: dict[str, KernelEntry],
@@ -150,9 +198,8 @@ def _kernels(
         # A night that lacks the kernel is a cell of its strip.
         mine = {suites[uid] for uid in uids[name]}
         around = [night for night in nights if night.suite in mine]
-        key = content_key(
-            "reprodb.site.kernel", look, name, *uids[name], "nights", *(night.uid for night in around)
-        )
+        from_runs = [marks[uid] for uid in (*uids[name], *(night.uid for night in around))]
+        key = content_key("reprodb.site.kernel", fingerprint, name, *from_runs)
         if site.keeps(path, key) and name in told:
             found.append(told[name])
             continue
@@ -165,7 +212,7 @@ def _kernels(
 def _upgrades(
     store: "Store",
     site: "_Writer",
-    look: str,
+    grounds: dict[str, str],
     runs: Sequence[Run],
     told: dict[str, UpgradeEntry],
     upgrade_of: UpgradeOf,
@@ -182,7 +229,7 @@ def _upgrades(
         if path in found or not run.complete or looked.get(path, 0) >= UPGRADE_TRIES:
             continue
         looked[path] = looked.get(path, 0) + 1
-        key = content_key("reprodb.site.upgrade", look, run.uid, str(run.finished_at))
+        key = content_key("reprodb.site.upgrade", grounds[run.uid])
         if site.keeps(path, key) and path in told:
             found[path] = told[path]
             continue

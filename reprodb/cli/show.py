@@ -152,13 +152,15 @@ def site(
     db: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a static site: an index, a page a run, a kernel and an upgrade; only what is new is written."""
+    """Write a static site: an index, a page a run, a kernel and an upgrade; only what is new is made."""
     from reprodb.cli.dossier import upgrade_of
+    from reprodb.cli.judging import ledger_at
     from reprodb.cli.pages import Archive
     from reprodb.render import json
     from reprodb.site import build
     from reprodb.store import open_store
 
+    ledger = ledger_at(None)
     with open_store(db) as store:
         built = build(
             store,
@@ -166,6 +168,7 @@ def site(
             lambda run, results: night_of(store, run, results),
             lambda run, results: upgrade_of(store, run, results),
             Archive(store).sources,
+            lambda run: ledger.until(run.finished_at or run.started_at).text(),
         )
     if as_json:
         written = {"schema": "reprodb.site.built/1", "written": list(built.written), "kept": len(built.kept)}

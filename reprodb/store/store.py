@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Select, func, select
+from sqlalchemy import Connection, Engine, Select, case, func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from reprodb.domain import Artifact, CanaryOutcome, Result, Run, Scope
@@ -192,6 +192,24 @@ class Store:
         if suite is not None:
             query = query.where(t.runs.c.suite == suite)
         return self.read(lambda connection, seen: tuple(run for run, _ in read_runs(connection, seen, query)))
+
+    def marks(self) -> dict[int, tuple[int, int, int]]:
+        """Of each run with results: how many they are, how many are references, the sum of those' numbers.
+
+        A run's marks move when it grows, when its results are accepted, and when it is imported anew.
+        """
+        accepted = t.results.c.accepted.is_not(None)
+        query = select(
+            t.results.c.run_id,
+            func.count(),
+            func.count(t.results.c.accepted),
+            func.coalesce(func.sum(case((accepted, t.results.c.id), else_=0)), 0),
+        ).group_by(t.results.c.run_id)
+
+        def work(connection: Connection, seen: Seen) -> dict[int, tuple[int, int, int]]:
+            return {number: (count, some, total) for number, count, some, total in connection.execute(query)}
+
+        return self.read(work)
 
     def resolve(self, ref: str, suite: str | None = None) -> RunRef:
         """The run that people mean by `ref`: number, label, uid prefix, `latest`, `latest~N`, `baseline`.

@@ -12,9 +12,12 @@ import pytest
 from reprodb.cli import main
 from reprodb.cli.pages import Archive
 from reprodb.domain import Artifact, Result, Run, scope_of
+from reprodb.ledger import load_ledger
 from reprodb.render.timeline import moments
 from reprodb.site import STATE, code_path, slug
 from reprodb.store import open_store
+from reprodb.store.bundles import export, import_bundle
+from reprodb.store.store import Store
 from tests.render import samples
 
 
@@ -231,3 +234,98 @@ def test_a_site_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     open_store(str(path), write=True).close()
     assert build(path, tmp_path / "site", capsys)[0] == ["index.html"]
     assert "Nothing is recorded yet." in (tmp_path / "site" / "index.html").read_text()
+
+
+def files(out: Path) -> dict[str, str]:
+    """The pages of a site."""
+    there = (path for path in out.rglob("*") if path.is_file() and path.name != STATE)
+    return {str(path.relative_to(out)): path.read_text() for path in there}
+
+
+def bless_night_3(database: Path) -> None:
+    """Decided after night 4, which met the bits of night 2: from now on it meets those of night 3."""
+    when = samples.run(5).started_at
+    with open_store(str(database), write=True) as store:
+        row = store.results(3)[0]
+        store.bless([row.id or 0], who="ada", why="the new order", when=when, accept=True)
+        run = store.run(3)
+    made = load_ledger(Path("reprodb.lock")).bless(run, row, who="ada", why="the new order", now=when)
+    made.save(Path("reprodb.lock"))
+
+
+def prune_the_first(database: Path) -> None:
+    with open_store(str(database), write=True) as store:
+        assert store.prune(keep_runs=3).runs == (1,)
+
+
+def import_an_older_run(database: Path) -> None:
+    """A run from elsewhere that started before all of these."""
+    other, bundle = database.with_name("other.db"), database.with_name("other.zip")
+    record(other, 0, samples.night())
+    with open_store(str(other)) as store:
+        export(store, [1], bundle)
+    with open_store(str(database), write=True) as store:
+        assert import_bundle(store, [bundle]).new_runs == 1
+
+
+def begin_a_night(database: Path) -> None:
+    with open_store(str(database), write=True) as store:
+        run_id = store.begin(replace(samples.run(6), id=None, finished_at=None, exit_code=None))
+        store.record(run_id, samples.tree("default"))
+
+
+def go_on_with_it(database: Path) -> None:
+    with open_store(str(database), write=True) as store:
+        store.record(store.runs()[0].id or 0, samples.atomic("default"))
+
+
+def finish_it(database: Path) -> None:
+    with open_store(str(database), write=True) as store:
+        run = store.runs()[0]
+        store.finish(run.id or 0, 0, run.started_at + timedelta(seconds=41))
+
+
+def test_a_site_kept_up_is_the_site_built_from_nothing(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever happens to the database in between, and however late it is decided."""
+    monkeypatch.chdir(tmp_path)
+    moved = (samples.tree("default", bits=0x4B25426F), *samples.night()[1:])
+    record(database, 3, moved, accept=False)
+    record(database, 4, moved, accept=False)
+    out = tmp_path / "site"
+    build(database, out, capsys)
+    last = files(out)
+    for number, happens in enumerate(
+        (bless_night_3, begin_a_night, go_on_with_it, finish_it, prune_the_first, import_an_older_run)
+    ):
+        happens(database)
+        written, _ = build(database, out, capsys)
+        fresh = tmp_path / f"fresh-{number}"
+        build(database, fresh, capsys)
+        assert files(out) == files(fresh), happens.__name__
+        changed = {page for page, text in files(out).items() if last.get(page) != text}
+        assert changed, happens.__name__
+        assert changed <= set(written), happens.__name__
+        last = files(out)
+        assert build(database, out, capsys)[0] == [], happens.__name__
+
+
+def test_a_new_night_leaves_the_pages_of_others(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their runs are not read either: what a page asks for is asked for the new run alone."""
+    out = tmp_path / "site"
+    build(database, out, capsys)
+    record(database, 3, samples.night())
+    asked: list[int] = []
+    results = Store.results
+
+    def counted(store: Store, run_id: int, **parts: str | None) -> tuple[Result, ...]:
+        asked.append(run_id)
+        return results(store, run_id, **parts)
+
+    monkeypatch.setattr(Store, "results", counted)
+    written, _ = build(database, out, capsys)
+    assert [page for page in written if page.startswith("runs/")] == ["runs/run-3.html"]
+    assert set(asked) == {3}
