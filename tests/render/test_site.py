@@ -110,7 +110,7 @@ def test_a_damaged_state_means_building_anew(
     assert build(database, out, capsys)[0] == ALL
 
 
-@pytest.mark.parametrize("policy", ["[gate]\nof_a_later_version = 1\n", "x = " + "[" * 100_000, "<script>"])
+@pytest.mark.parametrize("policy", ["[gate]\nof_a_later_version = 1\n", "x = " + "[" * 100_000, "<img src=x>"])
 def test_a_policy_that_cannot_be_read_costs_no_page(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
 ) -> None:
@@ -120,7 +120,7 @@ def test_a_policy_that_cannot_be_read_costs_no_page(
     assert written == sorted([*ALL, "runs/run-3.html"])
     page = (tmp_path / "site" / "runs" / "run-3.html").read_text()
     assert "policy of this run cannot be read here, and the defaults count" in page
-    assert "<script>" not in page.partition("<body")[2] or policy != "<script>"
+    assert "<img src=x>" not in page
 
 
 def test_a_deleted_page_comes_back(
