@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from reprodb.cli.flow import HeadStart, RunOptions, head_start, opened_bench, record_run
+from reprodb.cli.flow import HeadStart, RunOptions, head_start, in_order, opened_bench, record_run
 from reprodb.cli.progress import Silent
 from reprodb.domain import Device, Lane
 from reprodb.errors import UsageError
 from reprodb.executors.choice import Where
 from reprodb.executors.pool import Pool
 from reprodb.store import open_store
+from tests.builders import make_result
 
 MANIFEST = """
 [kernel]
@@ -142,3 +143,14 @@ def test_a_gpu_that_does_not_open_gives_way_to_the_model_and_to_a_plan_for_it(
         assert bench.ahead is None
         assert ahead.building is not None
         assert not ahead.building.is_alive()
+
+
+def test_results_are_told_in_the_order_of_the_plan(ahead: HeadStart) -> None:
+    (build,) = ahead.plan.builds
+    plan = replace(
+        ahead.plan, builds=tuple(replace(build, arch=arch) for arch in ("sm_90", "sm_80", "sm_75"))
+    )
+    came = [make_result(kernel=build.kernel, arch=arch) for arch in ("sm_75", "sm_90", "sm_80")]
+    assert [result.arch for result in in_order(plan, came)] == ["sm_90", "sm_80", "sm_75"]
+    nothing = plan.without(set(plan.rows))
+    assert in_order(nothing, came) == tuple(came)

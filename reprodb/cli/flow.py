@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -111,7 +111,14 @@ def record_run(
         else:
             database.finish(run_id, None, now(), canaries=canaries)
             made = database.run(run_id)
-    return RecordedRun(made, database.results(run_id), plan.suite, bench.where.sentence)
+    results = in_order(plan, database.results(run_id))
+    return RecordedRun(made, results, plan.suite, bench.where.sentence)
+
+
+def in_order(plan: Plan, results: Iterable[Result]) -> tuple[Result, ...]:
+    """Results in the order of the plan, whichever came first: pages and tables do not follow the clock."""
+    places = {row: place for place, row in enumerate(plan.rows)}
+    return tuple(sorted(results, key=lambda result: places.get(result.row, len(places))))
 
 
 @dataclass(frozen=True, slots=True)
