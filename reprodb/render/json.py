@@ -3,12 +3,10 @@
 import json
 from collections.abc import Iterable, Sequence
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reprodb.claims import Claim
 from reprodb.digest import hex64
 from reprodb.domain import CanaryOutcome, Environment, Fingerprint, Output, Result, Role, Run
-from reprodb.dossier import Dossier
 from reprodb.findings import (
     Attribution,
     BatchEffect,
@@ -24,6 +22,10 @@ from reprodb.findings import (
 )
 from reprodb.render.text import utc
 from reprodb.render.words import sort_results
+
+if TYPE_CHECKING:
+    from reprodb.claims import Claim
+    from reprodb.dossier import Dossier
 
 # Differing indices listed a buffer; `changed` has the full count.
 INDEX_LIMIT = 1024
@@ -88,7 +90,7 @@ def diff(value: Diff) -> dict[str, Any]:
     }
 
 
-def dossier(value: Dossier) -> dict[str, Any]:
+def dossier(value: "Dossier") -> dict[str, Any]:
     """`reprodb.dossier/1`: the pairs of an upgrade, each with its toolchains and its comparisons."""
     return {
         "schema": "reprodb.dossier/1",
@@ -127,12 +129,12 @@ def runs(values: Sequence[Run]) -> dict[str, Any]:
     return {"schema": "reprodb.runs/1", "runs": [run_record(run) for run in values]}
 
 
-def claims(cards: Iterable[Claim]) -> dict[str, Any]:
+def claims(cards: "Iterable[Claim]") -> dict[str, Any]:
     """`reprodb.claim/1`: the claim cards of the results that were asked for, in the order given."""
     return {"schema": "reprodb.claim/1", "claims": [_claim(card) for card in cards]}
 
 
-def _claim(card: Claim) -> dict[str, Any]:
+def _claim(card: "Claim") -> dict[str, Any]:
     return {
         "run": run_record(card.run),
         "result": result_record(card.result),
@@ -163,6 +165,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "canaries": [_canary(c) for c in run.canaries],
         "skipped": [{"profile": s.profile, "reason": s.reason, "remedy": s.remedy} for s in run.skipped],
         "left_out": [{"kernel": k.kernel, "reason": k.reason, "remedy": k.remedy} for k in run.left_out],
+        "not_stressed": [{"condition": name, "reason": reason} for name, reason in run.not_stressed],
     }
 
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from reprodb.claims import Claim
 from reprodb.domain import Result, Run
 from reprodb.render.timeline import Moment
+
+if TYPE_CHECKING:
+    from reprodb.claims import Claim
 
 # SHA-256 of a pattern → its bytes; raises LookupError or StoreError where nobody has them.
 Fetch = Callable[[str], bytes]
@@ -14,7 +17,7 @@ CodeTexts = Callable[[str], tuple[str | None, str | None]]
 # A result → the moments of its kernel, case and profile, newest first.
 Past = Callable[[Result], Sequence[Moment]]
 # A result of the page's run → its claim card.
-Claims = Callable[[Result], Claim]
+Claims = Callable[[Result], "Claim"]
 # Key of an artifact and `ptx` or `sass` → the address of the whole text; None where nobody has it.
 CodeLinks = Callable[[str, str], str | None]
 

@@ -5,14 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reprodb.claims import Claim
-from reprodb.domain import Lane, Result, Run, Status, left_out_words
-from reprodb.dossier import Dossier
+from reprodb.domain import Lane, Result, Run, Status, absences
 from reprodb.findings import Comparison, Diff, MatrixRow
 from reprodb.invariance import served
 from reprodb.ordering import drawn, phrase, read
 from reprodb.render import matrix as matrix_
-from reprodb.render.dossier import kernel_groups
 from reprodb.render.spectra import churn_groups, span
 from reprodb.render.text import count, joined, lines, name, sentence, utc, visible
 from reprodb.render.timeline import STEPS, Moment
@@ -46,6 +43,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from reprodb.claims import Claim
+    from reprodb.dossier import Dossier
 
 # Below this width rows are stacked: a table would break every name.
 STACKED = 90
@@ -105,8 +105,10 @@ def diff(out: "Console", value: Diff, *, quiet: bool = False) -> None:
         _line(out, f"○ moved: shape: {line}; this does not gate", "dim")
 
 
-def dossier(out: "Console", value: Dossier, *, quiet: bool = False) -> None:
+def dossier(out: "Console", value: "Dossier", *, quiet: bool = False) -> None:
     """Prints what an upgrade does to every kernel; `quiet` prints the verdict alone."""
+    from reprodb.render.dossier import kernel_groups
+
     whole = value.diff
     _verdict(out, worst_word(whole), headline(whole), value.candidate)
     if quiet:
@@ -171,8 +173,8 @@ def show(
     _line(out, f"{utc(run.started_at)}, {_where(run)}", "dim")
     for skipped in run.skipped:
         _line(out, f"? profile {skipped.profile} was skipped: {skipped.reason} {skipped.remedy}", "yellow")
-    for text, remedy in left_out_words(run.left_out):
-        _line(out, f"? {text}; {remedy}", "yellow")
+    for text, remedy in absences(run):
+        _line(out, f"? {text}; {remedy}".rstrip("; "), "yellow")
     _matrix(out, matrix)
     _results(out, ordered)
 
@@ -230,7 +232,7 @@ def runs(out: "Console", values: Sequence[Run]) -> None:
     out.print(table)
 
 
-def claims(out: "Console", cards: Sequence[Claim]) -> None:
+def claims(out: "Console", cards: "Sequence[Claim]") -> None:
     """Prints claim cards, one below the other."""
     for place, card in enumerate(cards):
         if place:
