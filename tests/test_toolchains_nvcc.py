@@ -16,6 +16,7 @@ from reprodb.toolchains import pool, probe
 from reprodb.toolchains.nvcc import Nvcc
 from reprodb.toolchains.process import Finished, run
 from tests import fake_compilers
+from tests.test_cgroups import folder_for_groups
 from tests.test_toolchains import gone
 
 PROFILE = Profile("p", "nvcc", ">=12")
@@ -34,6 +35,7 @@ VERSIONS = {
             "no-output",
             "kill-worker",
             "environment",
+            "greedy",
         )
     )
 }
@@ -103,6 +105,18 @@ def test_a_hanging_compiler_is_stopped_with_its_children(tmp_path: Path) -> None
     assert artifact.build.status is Status.BUILD_FAILED
     assert "nvcc 12.8.1: ran past its time limit of 1.5 s" in artifact.build.log
     assert gone(int((tmp_path / "hang/bin/child.pid").read_text()))
+
+
+def test_a_compiler_that_takes_more_memory_than_it_may_costs_its_artifact_alone(tmp_path: Path) -> None:
+    """In its worker's group, where one can be made; where none can, its GiB is granted."""
+    requests = [request(tmp_path, "greedy"), request(tmp_path, "well")]
+    greedy, well = sorted(pool.compile_all(requests, 1, memory=256 << 20), key=lambda done: done.number)
+    assert well.output.ok
+    if folder_for_groups() is None:
+        assert greedy.output.ok
+    else:
+        assert "memory was exhausted: a compiler may hold 256 MiB here" in greedy.output.log
+        assert not greedy.output.ok
 
 
 def test_the_next_job_begins_before_an_answer_is_looked_at(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from reprodb.cgroups import Group, group_around, place
 from reprodb.domain import BuildRequest
 from reprodb.errors import ToolchainError
 from reprodb.pipes import ForeignValueError
@@ -42,12 +43,14 @@ def compile_all(
     disassembler: Disassembler | None = None,
     seconds: float = TIME_LIMIT,
     environ: Mapping[str, str] = os.environ,
+    memory: int | None = None,
 ) -> Iterator[Done]:
     """Compile requests in worker processes; answers as they come, numbered as the requests are.
 
-    A worker that crashes or runs past `seconds` costs its own request, which comes back failed with the
-    reason. Leaving the iteration early ends all workers. Raises ToolchainError where no temporary folder can
-    be made.
+    A worker that crashes, runs past `seconds` or takes more than `memory` bytes with all that it started
+    (None for nine tenths of what there is; where the system sees to it) costs its own request, which comes
+    back failed with the reason. Leaving the iteration early ends all workers. Raises ToolchainError where no
+    temporary folder can be made.
     """
     if not requests:
         return
@@ -61,7 +64,7 @@ def compile_all(
         ) from error
     remembered = sass.memory(environ)
     with folder as scratch:
-        pool = _Pool(limit, seconds, clean_environment(environ))
+        pool = _Pool(limit, seconds, clean_environment(environ), memory)
         for number, request in enumerate(requests):
             pool.add(Job(number, request, Path(scratch, str(number)), disassembler, remembered))
         try:
@@ -77,6 +80,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     path: str
     said: IO[bytes]
+    enclosure: Group | None
     job: Job | None = None
     deadline: float = 0.0
 
@@ -94,10 +98,12 @@ class _Worker:
 class _Pool:
     """Jobs that wait, by toolchain, and at most `limit` workers."""
 
-    def __init__(self, limit: int, seconds: float, environment: dict[str, str]) -> None:
+    def __init__(self, limit: int, seconds: float, environment: dict[str, str], memory: int | None) -> None:
         self._limit = limit
         self._seconds = seconds
         self._environment = environment
+        self._memory = memory
+        self._place = place()
         self._waiting: dict[str, deque[Job]] = {}
         self._workers: list[_Worker] = []
         self._ready = selectors.DefaultSelector()
@@ -164,7 +170,7 @@ class _Pool:
             python_child("reprodb.toolchains.worker"), env=self._environment, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=said, start_new_session=True,
         )  # fmt: skip
-        worker = _Worker(process, path, said)
+        worker = _Worker(process, path, said, group_around(process.pid, self._place, self._memory))
         self._workers.append(worker)
         self._ready.register(worker.answers, selectors.EVENT_READ, worker)
         return worker
@@ -175,10 +181,14 @@ class _Pool:
             if not isinstance(done, Done) or done.number != job.number:
                 raise ForeignValueError("an answer to another job")
             worker.job = None
+            if not done.output.ok and (reason := _exhausted(worker)):
+                self._discard(worker)
+                done = _failed(job, f"{reason}\n{done.output.log}")
         except (EOFError, OSError, ForeignValueError):
             end_group(worker.process)
             code = worker.process.returncode
             how = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
+            how = _exhausted(worker) or how
             said = read_log(worker.said, _KEPT_OF_A_CRASH)
             self._discard(worker)
             done = _failed(job, f"the compiler crashed ({how})\n{said}")
@@ -198,6 +208,16 @@ class _Pool:
         for stream in (worker.orders, worker.answers, worker.said):
             with suppress(OSError):
                 stream.close()
+        if worker.enclosure is not None:
+            worker.enclosure.close()
+
+
+def _exhausted(worker: _Worker) -> str:
+    """What to say where the system ended something of the worker's for its memory; else nothing."""
+    enclosure = worker.enclosure
+    if enclosure is None or not enclosure.exhausted():
+        return ""
+    return f"memory was exhausted: a compiler may hold {enclosure.memory >> 20} MiB here"
 
 
 def _failed(job: Job, reason: str) -> Done:
