@@ -691,6 +691,7 @@ class Run:
     seed: int | None = None
     canaries: tuple[CanaryOutcome, ...] = ()
     left_out: tuple[LeftOut, ...] = later(())
+    not_stressed: Pairs = later(())  # conditions that it was asked for and could not make, with the reason
 
     @property
     def complete(self) -> bool:
@@ -706,6 +707,12 @@ def left_out_words(left_out: Iterable[LeftOut]) -> tuple[tuple[str, str], ...]:
         (f"{len(found)} kernel{'s' * (len(found) != 1)} left out, {reason}: {', '.join(found)}", remedy)
         for (reason, remedy), found in names.items()
     )
+
+
+def absences(run: Run) -> tuple[tuple[str, str], ...]:
+    """What a run was asked for and could not do, kernels and conditions, and what would do it."""
+    stresses = tuple((f"stress {name} left out: {reason}", "") for name, reason in run.not_stressed)
+    return (*left_out_words(run.left_out), *stresses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fnmatch import fnmatchcase
 
-from reprodb.domain import Accuracy, Run, Status, left_out_words
+from reprodb.domain import Accuracy, Run, Status, absences
 from reprodb.errors import Exit
 from reprodb.findings import Alarm, Cause, Comparison, Diff, Effect, MatrixRow, State, Verdict
 from reprodb.headline import first_night as is_first_night
@@ -264,7 +264,7 @@ def _notes(diff: Diff, policy: Policy, today: date, code: Exit) -> tuple[str, ..
     notes += [f"canary {c.name}: {c.sentence}" for c in diff.canaries if not c.ok and not c.fatal]
     notes += _not_equalled(policy.require_equal, diff.matrix)
     notes += _skipped(diff.candidate)
-    notes += [text for text, _ in left_out_words(diff.candidate.left_out)]
+    notes += [text for text, _ in absences(diff.candidate)]
     return tuple(dict.fromkeys([*notes, *_unmet(policy, diff, today)]))
 
 

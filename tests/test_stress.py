@@ -185,6 +185,19 @@ def bits(said: Said, kernel: str) -> dict[str, str]:
     return {row["condition"]: row["first_bits"] for row in rows if row["kernel"] == kernel}
 
 
+def test_what_was_not_made_is_told_with_the_run(tmp_path: Path) -> None:
+    """In the terminal, in JSON and on the page, as what is left out is."""
+    where = ("--device", "model", "--db", tmp_path / "db", "--store", tmp_path / "store", "--out", tmp_path)
+    asked = ("--kernel", "sum24_left", "--profile", "default", "-n", 2, "--stress=offset,contention")
+    words = "stress contention left out: it takes a GPU"
+    assert f"? {words}." in reprodb("nightly", *asked, *where).out.replace("Stress", "stress")
+    shown = valid(reprodb("show", 1, "--db", tmp_path / "db", "--json").json, "show")
+    assert shown["run"]["not_stressed"] == [{"condition": "contention", "reason": "it takes a GPU"}]
+    assert {row["condition"] for row in shown["results"]} == {"plain", "offset"}
+    assert f"? {words}\n" in reprodb("show", 1, "--db", tmp_path / "db").out
+    assert words in (tmp_path / "run-1.html").read_text().replace("Stress", "stress")
+
+
 def test_a_word_that_nothing_wrote_shows_under_the_fills(lab: tuple[Path, str, Said]) -> None:
     """0 + 1 + … + 62 = 1953, and the poison: 0xa5a5a5a5, 0 or 0xffffffff."""
     assert bits(lab[2], "reads_unset") == {

@@ -395,6 +395,7 @@ def _new_run(options: RunOptions, plan: Plan, bench: Bench, now: Clock) -> Run:
         kind=options.kind,
         seed=options.seed,
         left_out=plan.left_out,
+        not_stressed=tuple(_not_stressed(options, bench.where).items()),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reprodb.digest import hex64
-from reprodb.domain import FRIENDLY, Accuracy, Lane, Result, Run, Status, left_out_words
+from reprodb.domain import FRIENDLY, Accuracy, Lane, Result, Run, Status, absences
 from reprodb.errors import Exit
 from reprodb.findings import Comparison, Diff, Verdict
 from reprodb.headline import counted
@@ -199,7 +199,7 @@ class Step:
 def skips(run: Run) -> tuple[Step, ...]:
     """What a run was asked for and could not do, with the command that does it."""
     skipped = tuple(Step(f"Profile {s.profile} was skipped: {s.reason}", s.remedy) for s in run.skipped)
-    return (*skipped, *(Step(sentence(text), remedy) for text, remedy in left_out_words(run.left_out)))
+    return (*skipped, *(Step(sentence(text), remedy) for text, remedy in absences(run)))
 
 
 def unanswered(diff: Diff) -> tuple[Step, ...]:
@@ -211,7 +211,7 @@ def unanswered(diff: Diff) -> tuple[Step, ...]:
     )
     # The gate notes skipped profiles and what was left out too; here each comes with its remedy.
     told = [f"profile {s.profile} skipped: {s.reason}" for s in diff.candidate.skipped]
-    told += [text for text, _ in left_out_words(diff.candidate.left_out)]
+    told += [text for text, _ in absences(diff.candidate)]
     notes = tuple(Step(sentence(note)) for note in diff.notes if note not in told)
     return (*blind, *notes, *skips(diff.candidate))
 

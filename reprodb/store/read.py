@@ -114,6 +114,7 @@ def _run(seen: Seen, row: Row[Any]) -> Run:
         seed=told.seed,
         canaries=told.canaries,
         left_out=told.left_out,
+        not_stressed=told.not_stressed,
     )
 
 

@@ -24,6 +24,7 @@ from reprodb.domain import (
     Kernel,
     LeftOut,
     Output,
+    Pairs,
     Result,
     Role,
     Run,
@@ -62,6 +63,7 @@ class RunRemark:
     seed: int | None = None
     canaries: tuple[CanaryOutcome, ...] = ()
     left_out: tuple[LeftOut, ...] = later(())
+    not_stressed: Pairs = later(())
 
 
 # --- Runs --------------------------------------------------------------------------------------
@@ -81,7 +83,9 @@ def next_position(connection: Connection, run: Run) -> int:
 def write_run(connection: Connection, known: Known, run: Run, position: int) -> int:
     """A new run's row; returns its number."""
     environment = codec.dumps(run.environment)
-    remark = codec.dumps(RunRemark(run.policy, run.skipped, run.seed, run.canaries, run.left_out))
+    remark = codec.dumps(
+        RunRemark(run.policy, run.skipped, run.seed, run.canaries, run.left_out, run.not_stressed)
+    )
     key = content_key("reprodb.environment/1", environment)
     environments = intern(connection, known, t.environments, [key], lambda _: {"record": environment})
     remarks = _intern_texts(connection, known, t.remarks, [remark])
@@ -116,7 +120,9 @@ def finish_run(
     """Marks the run complete; see Store.finish."""
     values: dict[str, Any] = {"finished_at": run.finished_at or finished_at, "exit_code": exit_code}
     if canaries is not None:
-        remark = codec.dumps(RunRemark(run.policy, run.skipped, run.seed, canaries, run.left_out))
+        remark = codec.dumps(
+            RunRemark(run.policy, run.skipped, run.seed, canaries, run.left_out, run.not_stressed)
+        )
         values["remark_id"] = _intern_texts(connection, known, t.remarks, [remark])[remark]
     connection.execute(update(t.runs).where(t.runs.c.id == run.id).values(values))
 
