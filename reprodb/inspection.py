@@ -99,6 +99,13 @@ def manifest_remarks(suite: Suite, kernel: Kernel) -> Iterator[Remark]:
         yield _warning(
             "order", kernel, f"claims {kernel.determinism} and does not say its order", 'order = "…"'
         )
+    if kernel.batch_invariant and kernel.composition is None:
+        yield _warning(
+            "batch",
+            kernel,
+            "claims batch_invariant and serves no batches: nothing tries it out",
+            "a [composition], or leave batch_invariant out",
+        )
     yield from _unused_defines(suite, kernel)
     if guaranteed and floats and _one_word_of_many(kernel):
         yield _warning(

@@ -102,6 +102,7 @@ CARELESS = {
         [("[[case]]", '[[case]]\ninput = "ones"\nn = 128\nreference = "sum"\nrel_tol = 1e-5\n[[case]]')],
     ),
     "nameless": ("", SERIAL, [('order = "as written"\ntags = ["test"]\n', "")]),
+    "untried": ("", SERIAL, [("tags =", "batch_invariant = true\ntags =")]),
     "idle_define": ("", SERIAL, [("tags =", "defines = { IDLE = 3 }\ntags =")]),
     "one_word": ("", SERIAL, [("size = 4", "size = 1")]),
     "too_tight": ("", SERIAL, [("1e-4", "1e-9")]),
@@ -165,6 +166,7 @@ def test_the_bundled_suite_is_clean() -> None:
         ("friendly", "friendly", "no case can show another order (ones-128: every order is exact"),
         ("nameless", "tags", "has no tags"),
         ("nameless", "order", "does not say its order"),
+        ("untried", "batch", "claims batch_invariant and serves no batches"),
         ("idle_define", "define", "nothing uses the define IDLE"),
         ("one_word", "witness", "records one word"),
         ("too_tight", "tolerance", "rel_tol = 1e-09 of normal-seed68-128 is below half an ULP"),
@@ -220,8 +222,8 @@ def test_exit_codes_and_documents(careless: Path, found: Inspection, monkeypatch
     told = reprodb("suite", "check", "--suite", careless).out
     assert "warning [atomics] shared_add: claims run_to_run, and has floats added in shared memory" in told
     assert "\nerror [manifest] misspelt/kernel.toml: [kernel]: determinism = 'run_to_rum'; allowed: " in told
-    assert "suite careless, 27 kernels, compiled by nvrtc " in told
-    assert told.strip().endswith("6 errors, 14 warnings")
+    assert "suite careless, 28 kernels, compiled by nvrtc " in told
+    assert told.strip().endswith("6 errors, 15 warnings")
 
 
 def test_a_manifest_that_cannot_be_read_is_an_error_for_each_problem(tmp_path: Path) -> None:
