@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import signal
 from dataclasses import replace
@@ -36,9 +37,11 @@ from tests.builders import (
     make_environment,
     make_output,
     make_result,
+    make_run,
 )
 from tests.command import Said, reprodb, valid
 from tests.nights import Nights, row, verdicts
+from tests.test_bad_input import write_kernel
 
 LOST = [TREE_TOTAL, ATOMIC_TOTAL]
 EDITED = (("_lib/sum_squares.cu", "bb" * 32),)
@@ -220,6 +223,33 @@ def test_what_to_try_names_this_suite_and_these_profiles(tmp_path: Path) -> None
         "compute-sanitizer --tool racecheck reprodb run --suite '/a b/suite' --kernel k"
         " --profiles-file p.toml",
     )
+
+
+def test_what_to_try_names_the_suite_in_diffs_and_later_pages_too(tmp_path: Path) -> None:
+    """In the folder whose suite is the run's; elsewhere the place is left to be filled in."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    write_kernel(home / "gpu/kernels", "k")
+    (home / "gpu/kernels" / "suite.toml").write_text('name = "mine"\n')
+    (home / "reprodb.toml").write_text('[project]\nsuite = "gpu/kernels"\nprofiles = "p.toml"\n')
+    away.mkdir()
+    database = tmp_path / "n.db"
+    with open_store(str(database), write=True) as store:
+        for number, bits in ((1, [TREE_TOTAL] * 2), (2, LOST)):
+            run = replace(
+                make_run(None, suite="mine", kind="nightly"), uid=f"{number:032x}", finished_at=None
+            )
+            run_id = store.begin(run)
+            store.record(run_id, make_result(bits), None)
+            store.finish(run_id, 0, run.started_at)
+    for folder, words in ((home, "--suite gpu/kernels"), (away, "--suite SUITE_FOLDER")):
+        said = reprodb("diff", "1", "2", "--db", database, "--json", folder=folder)
+        assert said.code == 3, said.err
+        (compared,) = said.json["comparisons"]
+        assert words in compared["loss"]["advice"][0]
+        assert ("--profiles-file p.toml" in compared["loss"]["advice"][0]) is (folder is home)
+        assert reprodb("report", "2", "--db", database, "--out", "r", folder=folder).code == 0
+        page = html.unescape((folder / "r" / "run-2.html").read_text())
+        assert words in page
 
 
 def test_a_policy_that_names_no_kernel_here_is_told_at_night(tmp_path: Path) -> None:

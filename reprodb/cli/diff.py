@@ -53,7 +53,7 @@ def diff(
     from reprodb.store import open_store
 
     with open_store(database) as store:
-        found = _judged(store, baseline, candidate, policy, ledger, frozenset(across or ()))
+        found = judging.at_home(_judged(store, baseline, candidate, policy, ledger, frozenset(across or ())))
         judging.show_diff(found, as_json=as_json, quiet=quiet)
         judging.write_github(found)
         if junit is not None:

@@ -172,6 +172,24 @@ def earlier_results(store: Store, run: Run) -> Earlier:
     return earlier
 
 
+def at_home(diff: Diff) -> Diff:
+    """The diff with the commands to try as they run in this folder, where its own suite is the run's.
+
+    Elsewhere they keep SUITE_FOLDER, for whoever runs them to fill in.
+    """
+    from reprodb.cli.options import own_profiles, own_suite
+    from reprodb.errors import UsageError
+    from reprodb.review import located
+
+    if not any(row.loss is not None and row.loss.advice for row in diff.comparisons):
+        return diff
+    try:
+        root, profiles = own_suite(None) or Path("kernels"), own_profiles(None)
+    except UsageError:  # a reprodb.toml that cannot be read is not a reader's matter
+        return diff
+    return diff if _suite_of(root, diff.candidate.suite) is None else located(diff, root, profiles)
+
+
 def show_diff(diff: Diff, *, as_json: bool, quiet: bool) -> None:
     """The judged diff on standard output."""
     if as_json:

@@ -201,7 +201,7 @@ def night_of(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff
     """The diff of a nightly with the references that it met; None for a run that compared nothing."""
     if run.kind != "nightly":
         return None
-    from reprodb.cli.judging import earlier_results, ledger_at, load_references, policy_then
+    from reprodb.cli.judging import at_home, earlier_results, ledger_at, load_references, policy_then
     from reprodb.compare import Side
     from reprodb.review import review_night
 
@@ -218,7 +218,7 @@ def night_of(store: "Store", run: "Run", results: "tuple[Result, ...]") -> "Diff
         earlier=earlier_results(store, run),
         ledger=ledger,
     )
-    return replace(diff, notes=(*diff.notes, *notes))
+    return at_home(replace(diff, notes=(*diff.notes, *notes)))
 
 
 def _run(

@@ -110,7 +110,9 @@ def test_a_damaged_state_means_building_anew(
     assert build(database, out, capsys)[0] == ALL
 
 
-@pytest.mark.parametrize("policy", ["[gate]\nof_a_later_version = 1\n", "x = " + "[" * 100_000, "<img src=x>"])
+@pytest.mark.parametrize(
+    "policy", ["[gate]\nof_a_later_version = 1\n", "x = " + "[" * 100_000, "<img src=x>"]
+)
 def test_a_policy_that_cannot_be_read_costs_no_page(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
 ) -> None:
