@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -57,6 +56,7 @@ from reprodb.render.top import diff_top
 from reprodb.store import open_store
 from reprodb.suite import bundled_suite, load_suite
 from reprodb.toolchains import catalog
+from tests import shared
 from tests.builders import make_run
 from tests.command import reprodb
 from tests.executors.fake_cupy import FakeCupy
@@ -183,17 +183,12 @@ def kernel_of(name: str) -> Kernel:
 
 
 @cache
-def store() -> TemporaryDirectory[str]:
-    return TemporaryDirectory()
-
-
-@cache
 def artifact_of(name: str, arch: str = "sm_90") -> Artifact:
     suite, profile = load_suite(bundled_suite()), load_profiles(bundled_profiles())["default"]
     found = tuple(catalog.find())
     toolchain = catalog.match(profile, found) or next(t for t in found if t.version >= "13")
     request = build.request(suite, kernel_of(name), profile, toolchain, arch)
-    ((_, artifact),) = build.build_each([request], ArtifactStore(Path(store().name)), 1)
+    ((_, artifact),) = build.build_each([request], ArtifactStore(shared.store()), 1)
     assert artifact.build.status is Status.OK, artifact.build.log
     return artifact
 
@@ -203,7 +198,7 @@ Execute = Callable[[str, int], tuple[Kernel, Samples]]
 
 @cache
 def model() -> ModelExecutor:
-    return ModelExecutor()
+    return ModelExecutor(shared.store() / "model")
 
 
 @cache

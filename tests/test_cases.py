@@ -19,6 +19,7 @@ import pytest
 from reprodb.cli.flow import RunOptions, record_run
 from reprodb.cli.progress import listener
 from reprodb.store import open_store
+from tests import shared
 from tests.command import reprodb
 
 SUITE = Path(__file__).parent / "suites" / "cases"
@@ -35,7 +36,6 @@ class Lab:
 
     def __init__(self, device: str, folder: Path) -> None:
         self.device = device
-        self.store = folder / "store"
         self.database = folder / "reprodb.db"
 
     @property
@@ -49,7 +49,7 @@ class Lab:
             kernels=kernels,
             profiles=profiles,
             device=self.device,
-            store=self.store,
+            store=shared.store(),
             repetitions=options.pop("repetitions", 8),
             **options,
         )

@@ -9,6 +9,7 @@ import pytest
 from reprodb.cli.check import _at
 from reprodb.repository import Repository
 from reprodb.store import open_store
+from tests import shared
 from tests.command import Said, reprodb
 from tests.test_bad_input import MANIFEST, SOURCE, write_kernel
 from tests.test_repository import commit, git
@@ -16,9 +17,9 @@ from tests.test_repository import commit, git
 PROFILES = '[profile.default]\ncompiler = "nvrtc"\ntoolkit = ">=13,<14"\n'
 
 
-@pytest.fixture(name="compiled", scope="module")
-def an_artifact_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
+@pytest.fixture(name="compiled")
+def an_artifact_store() -> Path:
+    return shared.store()
 
 
 @pytest.fixture(name="root")

@@ -22,6 +22,7 @@ from reprodb.sidebyside import Line, side_by_side, stretches
 from reprodb.store import open_store
 from reprodb.suite import bundled_suite, load_suite, select_kernels
 from reprodb.toolchains import catalog
+from tests import shared
 from tests.builders import STARTED, make_result, make_run
 from tests.command import Said, reprodb, valid
 
@@ -40,7 +41,7 @@ def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wanted = [request(suite, b.kernel, b.profile, b.toolchain, b.arch) for b in plan.builds]
     with open_store(str(folder / "reprodb.db"), write=True) as store:
         run_id = store.begin(replace(make_run(None), finished_at=None, label="code"))
-        for asked, artifact in build_each(wanted, ArtifactStore(folder / "store")):
+        for asked, artifact in build_each(wanted, ArtifactStore(shared.store())):
             kernel = next(k for k in kernels if k.name == asked.kernel)
             row = make_result(kernel=kernel, profile=asked.profile.name, build=artifact.build)
             store.record(run_id, row, artifact)

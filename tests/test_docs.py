@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import shared
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 
@@ -32,6 +34,7 @@ def test_commands_of_the_page(page: Path, tmp_path: Path) -> None:
         "COLUMNS": "200",
         "NO_COLOR": "1",
     }
+    shared.store_below(tmp_path)
     for command, expected in _steps(page):
         words = shlex.split(command)
         assert words[0] == "reprodb", f"{page.name}: only reprodb's own commands are run: {command}"

@@ -18,6 +18,7 @@ from reprodb.store.bundles import import_bundle
 from reprodb.store.store import Store
 from reprodb.suite import bundled_suite, load_suite
 from reprodb.toolchains import catalog
+from tests import shared
 
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "reports" / "evidence"
@@ -77,18 +78,18 @@ def test_each_published_edit_keeps_one_pattern(store: Store) -> None:
     [("h200-suite-1", bundled_suite()), ("h200-edits", ROOT / "tests" / "suites" / "edits")],
 )
 def test_the_model_predicts_every_guaranteed_pattern_and_witness(
-    store: Store, label: str, suite: Path, tmp_path: Path
+    store: Store, label: str, suite: Path
 ) -> None:
-    """Compiled afresh, executed on the CPU: the same bytes as the GPU's, buffer by buffer."""
+    """Compiled here, executed on the CPU: the same bytes as the GPU's, buffer by buffer."""
     measured = {(r.kernel.name, r.profile): r for r in rows(store, label)}
     # What came to the suite after that night is not in it.
     names = {name for name, _ in measured}
     loaded = load_suite(suite)
     loaded = replace(loaded, kernels=tuple(k for k in loaded.kernels if k.name in names))
     assert {k.name for k in loaded.kernels} == names
-    executor = ModelExecutor()
+    executor = ModelExecutor(shared.store() / "model")
     compared = 0
-    for artifact, kernel_name, profile in _artifacts(loaded, tmp_path):
+    for artifact, kernel_name, profile in _artifacts(loaded):
         row = measured[kernel_name, profile]
         kernel = next(k for k in loaded.kernels if k.name == kernel_name)
         case = kernel.cases[0]
@@ -104,7 +105,7 @@ def test_the_model_predicts_every_guaranteed_pattern_and_witness(
     )
 
 
-def _artifacts(suite: Suite, folder: Path) -> Iterator[tuple[Artifact, str, str]]:
+def _artifacts(suite: Suite) -> Iterator[tuple[Artifact, str, str]]:
     """Every kernel under the predicted profiles, with the names of kernel and profile."""
     profiles = load_profiles(bundled_profiles())
     found = catalog.find()
@@ -114,7 +115,7 @@ def _artifacts(suite: Suite, folder: Path) -> Iterator[tuple[Artifact, str, str]
             toolchain = catalog.match(profiles[name], found)
             assert toolchain is not None, f"{name} needs its NVRTC: pip install 'reprodb[cpu]'"
             wanted.append(request(suite, kernel, profiles[name], toolchain, "sm_90"))
-    for asked, artifact in build_each(wanted, ArtifactStore(folder / "store")):
+    for asked, artifact in build_each(wanted, ArtifactStore(shared.store())):
         yield artifact, asked.kernel, asked.profile.name
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from reprodb.cli import main
@@ -23,11 +22,12 @@ from reprodb.errors import UsageError
 from reprodb.recovery import Compilers, Library, Missing, Texts
 from reprodb.store import open_store
 from reprodb.suite import load_suite, source_files
+from tests import shared
 from tests.builders import NVRTC_12, NVRTC_13, STARTED
+from tests.command import valid
 
 SUITE = Path(__file__).parent / "suites" / "explain"
 EDITS = Path(__file__).parent / "suites" / "edits"
-SCHEMA = Path(__file__).parents[1] / "docs" / "schemas" / "explain.schema.json"
 
 FUSED = "0x00c80000"  # 1.5 * 2^-126 + 2^-130
 FLUSHED = "0x00c00000"  # the product gone: 1.5 * 2^-126
@@ -47,10 +47,7 @@ def reprodb(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def document(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
-    schema = json.loads(SCHEMA.read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(found, schema, jsonschema.Draft202012Validator)
+    found: dict[str, Any] = valid(json.loads(text), "explain")
     return found
 
 
@@ -65,6 +62,7 @@ def record(folder: Path, suite: Path, profiles: Path, *arguments: str) -> None:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose run 1 has the suite under all its profiles; its artifacts are in the store."""
     folder = tmp_path_factory.mktemp("recorded")
+    shared.store_below(folder)
     record(folder, SUITE, SUITE / "profiles.toml")
     return folder
 
@@ -72,7 +70,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def here(recorded: Path, tmp_path: Path) -> Path:
     """A copy that a test may change."""
-    return Path(shutil.copytree(recorded, tmp_path / "here"))
+    return Path(shutil.copytree(recorded, tmp_path / "here", symlinks=True))
 
 
 OPTIONS = ("--db", "x.db", "--device", "model")
@@ -144,6 +142,7 @@ def test_shape_and_a_flag_of_the_published_edits(tmp_path: Path) -> None:
         '[profile.default]\ncompiler = "nvrtc"\ntoolkit = ">=13.5,<14"\n'
         '[profile.no-fmad]\nextends = "default"\nfmad = false\n'
     )
+    shared.store_below(tmp_path)
     record(tmp_path, EDITS, profiles, "--kernel", "tree", "--kernel", "tree_2048_blocks", "-n", "1")
     sides = ("1:default:tree", "1:no-fmad:tree_2048_blocks")
     code, out, err = reprodb(
@@ -182,6 +181,7 @@ def git(folder: Path, *arguments: str) -> None:
 def edited_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`suite` was edited between run 1 and run 2, which has an inert flag too; `old` keeps the text."""
     folder = tmp_path_factory.mktemp("edited")
+    shared.store_below(folder)
     suite = Path(shutil.copytree(SUITE, folder / "suite"))
     shutil.copytree(SUITE, folder / "old")
     git(suite, "init", "-q")
@@ -198,7 +198,7 @@ def edited_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def two_sources(edited_once: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(edited_once, tmp_path / "two"))
+    return Path(shutil.copytree(edited_once, tmp_path / "two", symlinks=True))
 
 
 def test_an_old_source_comes_from_the_history_of_the_suite(two_sources: Path) -> None:

@@ -18,7 +18,7 @@ from reprodb.domain import FRIENDLY, Case, Composition, Input, Kernel, Lane, Res
 from reprodb.friendly import cannot_show, reason_of, remark
 from reprodb.inputs import generate, resolve
 from reprodb.suite import bundled_suite, load_suite
-from tests import orders
+from tests import orders, shared
 from tests.builders import make_environment, make_kernel, make_result, make_run
 from tests.command import reprodb
 from tests.nights import Nights, row
@@ -259,7 +259,7 @@ def test_requests_of_whole_numbers_are_no_evidence_across_batches(
     ran = reprodb(
         *("run", "--suite", tame_requests, "--profile", "default", "--device", "model", "--repetitions", 4),
         *db,
-        *("--store", tmp_path / "store"),
+        *("--store", shared.store()),
     )
     assert ran.code == 0, ran.err
     (result,) = reprodb("show", 1, "--json", *db).json["results"]

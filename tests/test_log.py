@@ -15,6 +15,7 @@ from reprodb.cli.log import JsonLog, LogFormat, LogLevel, LogOptions, journal, r
 from reprodb.cli.progress import Lines
 from reprodb.domain import Status
 from reprodb.errors import StoreError
+from tests import shared
 from tests.builders import TREE_TOTAL, make_result
 from tests.command import reprodb, valid
 from tests.test_bad_input import write_kernel
@@ -63,6 +64,7 @@ def test_plain_lines_of_problems_alone() -> None:
 def test_a_run_logs_its_plan_results_and_end(tmp_path: Path) -> None:
     """On standard error, JSON alone: what a collector of logs reads; in a file, it is appended."""
     write_kernel(tmp_path / "suite")
+    shared.store_below(tmp_path)
     command = ("run", "--suite", "suite", "--device", "model", "--profile", "default", "-n", 2, "-j", 1)
     said = reprodb(*command, "--log-format", "json", "--log-level", "debug", folder=tmp_path)
     events = [line["event"] for line in lines(said.err)]

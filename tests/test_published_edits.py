@@ -15,6 +15,7 @@ import pytest
 from reprodb.cli.flow import RunOptions, record_run
 from reprodb.cli.progress import listener
 from reprodb.store import open_store
+from tests import shared
 from tests.command import Said, reprodb
 
 SUITE = Path(__file__).parent / "suites" / "edits"
@@ -37,7 +38,7 @@ class Lab:
             suite=SUITE,
             profiles=("default", "no-fmad"),
             device=device,
-            store=folder / "store",
+            store=shared.store(),
             repetitions=10,
             label="edits",
         )
@@ -52,7 +53,7 @@ class Lab:
     def night(self, suite: Path, *args: object, database: str = "nights.db") -> Said:
         return reprodb(
             *("nightly", "--suite", suite, "--kernel", "tree", "--device", self.device, "-n", 3),
-            *("--profile", "default", "--store", self.folder / "store", "--db", self.folder / database),
+            *("--profile", "default", "--store", shared.store(), "--db", self.folder / database),
             *("--out", self.folder / "reports", "--json", *args),
             folder=self.folder,
         )

@@ -21,6 +21,7 @@ from reprodb.environment import Gpus
 from reprodb.errors import Exit, ReprodbError, UsageError
 from reprodb.executors import choice
 from reprodb.store import open_store
+from tests import shared
 from tests.builders import make_result
 
 SOURCE = """
@@ -59,7 +60,7 @@ rel_tol = 1e-3
 
 @pytest.fixture(name="home", scope="module")
 def a_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A suite and an artifact store that the tests here share, so that each kernel compiles once."""
+    """A suite that the tests here share."""
     home = tmp_path_factory.mktemp("home")
     suite = home / "suite"
     for name, determinism, grid, block in (
@@ -77,7 +78,7 @@ def a_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def options(home: Path, kernels: Sequence[str] = ("fixed", "arrival")) -> RunOptions:
     return RunOptions(
         suite=home / "suite",
-        store=home / "store",
+        store=shared.store(),
         kernels=tuple(kernels),
         profiles=("default",),
         repetitions=5,
@@ -135,7 +136,7 @@ def test_a_result_that_runs_too_long_costs_itself_alone(home: Path, tmp_path: Pa
 
 def command(home: Path, database: Path, *extra: str) -> list[str]:
     return [sys.executable, "-m", "reprodb", "run", "--suite", str(home / "suite"), "--db", str(database),
-            "--store", str(home / "store"), "--device", "model", "--profile", "default", "-n", "5",
+            "--store", str(shared.store()), "--device", "model", "--profile", "default", "-n", "5",
             "--jobs", "1", *extra]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from reprodb.executors.slots import fill_of
 from reprodb.executors.task import Task, perform
 from reprodb.findings import Comparison, Verdict
 from reprodb.suite import load_suite
+from tests import shared
 from tests.builders import TREE_TOTAL, make_result, make_run, store_of
 from tests.command import Said, reprodb, valid
 from tests.executors.fake_cupy import FakeCupy
@@ -175,7 +176,7 @@ def one_run(
     folder = tmp_path_factory.mktemp("stress")
     said = reprodb(
         *("run", "--suite", SUITE, "--profile", "default", "--device", request.param, "-n", 3, "--json"),
-        *("--db", folder / "db", "--store", folder / "store", "--stress=poison-00,poison-ff,offset,fresh"),
+        *("--db", folder / "db", "--store", shared.store(), "--stress=poison-00,poison-ff,offset,fresh"),
     )
     return folder, request.param, said
 

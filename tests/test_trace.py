@@ -38,6 +38,7 @@ from reprodb.suite import load_suite
 from reprodb.toolchains import catalog
 from reprodb.trace import align
 from reprodb.tracing import Choice, Means, Trace, nothing, trace
+from tests import shared
 from tests.builders import make_build
 from tests.command import Said, reprodb, valid
 
@@ -356,6 +357,7 @@ def test_line_information_names_files_that_stand_behind_the_code_and_roots_of_in
 def recorded_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose run 1 has the suite here under its profiles, and run 2 what an H200 measured."""
     folder = tmp_path_factory.mktemp("traced")
+    shared.store_below(folder)
     ours = (
         "--suite",
         SUITE,

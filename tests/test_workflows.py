@@ -200,7 +200,7 @@ def test_the_pull_request_job_step_by_step(tmp_path: Path) -> None:
 
     def prepare(workspace: Path) -> None:
         checkout(workspace, suite)
-        (workspace / ".gitignore").write_text("/.venv/\n/reports/\n/builds/store/\n")
+        (workspace / ".gitignore").write_text("/.venv/\n/reports/\n/builds/store\n")
         (workspace / "builds" / "profiles.toml").write_text(
             '[profile.default]\ncompiler = "nvrtc"\ntoolkit = ">=13,<14"\n'
         )

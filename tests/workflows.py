@@ -20,6 +20,8 @@ from typing import Any
 
 import yaml
 
+from tests import shared
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"
 _TOKEN = re.compile(r"\s*(?:('(?:[^']|'')*')|([A-Za-z_][\w.-]*)|(\|\||&&|==|!=|[!(),]))")
@@ -294,6 +296,7 @@ def checkout(workspace: Path, suite: Path) -> None:
         if name == "builds":
             (workspace / "builds").mkdir()
             shutil.copy(source / "profiles.toml", workspace / "builds" / "profiles.toml")
+            shared.store_below(workspace)
         elif source.is_dir():
             shutil.copytree(source, workspace / name)
         else:
