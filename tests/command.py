@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,17 @@ class Said:
         return json.loads(self.out)
 
 
+@cache
+def schema(name: str) -> jsonschema.Draft202012Validator:
+    """The schema of that name in docs/schemas, checked itself: once, as that takes longer than a document."""
+    read = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(read)
+    return jsonschema.Draft202012Validator(read)
+
+
 def valid(document: Any, name: str) -> Any:
     """The document, which follows the schema of that name in docs/schemas."""
-    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
-    jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
+    schema(name).validate(document)
     return document
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from packaging.version import Version
 
@@ -32,10 +31,10 @@ from reprodb.notebook import FileNotebook
 from reprodb.render.bisect import Head, Spent, lines
 from reprodb.versions import Known, between, known, majors
 from tests.builders import NVRTC_12, NVRTC_13, make_output
+from tests.command import valid
 from tests.test_repository import git, state
 
 SUITES = Path(__file__).parent / "suites"
-SCHEMA = Path(__file__).parents[1] / "docs" / "schemas" / "bisect.schema.json"
 
 # What an H200 gave under every release of NVRTC, from 12.0 to 13.5.
 MEASURED = json.loads(
@@ -69,10 +68,7 @@ def agrees(kernel: str, places: Sequence[dict[str, Any]]) -> int:
 
 
 def document(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
-    schema = json.loads(SCHEMA.read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(found, schema, jsonschema.Draft202012Validator)
+    found: dict[str, Any] = valid(json.loads(text), "bisect")
     return found
 
 

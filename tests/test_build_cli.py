@@ -8,13 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from reprodb.artifacts import ArtifactStore
 from reprodb.suite import bundled_suite
-from tests import fake_compilers
+from tests import command, fake_compilers
+from tests.command import Said
 
 TREE = ("--kernel", "sum_squares_tree")
 
@@ -24,23 +26,30 @@ SQUARES = ("sum_squares_atomic", "sum_squares_kahan_atomic", "sum_squares_tree")
 SIX = tuple(part for name in (*SUMS, *SQUARES) for part in ("--kernel", name))
 
 
-def reprodb(
-    folder: Path, *arguments: str, environ: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command as a person starts it."""
     root = str(Path(__file__).parents[1])
-    variables = {**os.environ, "PYTHONPATH": root, "COLUMNS": "200", **(environ or {})}
-    command = [sys.executable, "-m", "reprodb", *arguments]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    variables = {**os.environ, "PYTHONPATH": root, "COLUMNS": "200"}
+    words = [sys.executable, "-m", "reprodb", *arguments]
+    return subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+
+
+def reprodb(folder: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Said:
+    """A command in this process, with further variables."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"COLUMNS": "200", **(environ or {})}.items():
+            patch.setenv(name, value)
+        return command.reprodb(*arguments, folder=folder)
 
 
 def test_building_twice_and_carrying_it_elsewhere(tmp_path: Path) -> None:
-    asked = ("build", *TREE, "--profile", "cuda12*", "--arch", "sm_80")
-    first = reprodb(tmp_path, *asked, "--pack", "packed.tar.gz")
+    asked = ("build", "--kernel", "sum_warp_shuffle", "--profile", "cuda12*", "--arch", "sm_80")
+    first = process(tmp_path, *asked, "--pack", "packed.tar.gz")
     assert first.returncode == 0, first.stderr
     assert first.stdout.count("built ") == 2
     assert "2 built, 0 from the store, 0 failed, 0 profiles skipped" in first.stdout
     assert "packed into packed.tar.gz" in first.stdout
-    second = reprodb(tmp_path, *asked, "--json")
+    second = process(tmp_path, *asked, "--json")
     document = json.loads(second.stdout)
     assert document["schema"] == "reprodb.build/1"
     assert document["store"] == "builds/store"
@@ -49,12 +58,12 @@ def test_building_twice_and_carrying_it_elsewhere(tmp_path: Path) -> None:
 
     there = tmp_path / "there"
     there.mkdir()
-    taken = reprodb(there, "build", "--unpack", "../packed.tar.gz")
+    taken = process(there, "build", "--unpack", "../packed.tar.gz")
     assert re.fullmatch(r"\d+ artifacts from ../packed.tar.gz are in builds/store\n", taken.stdout)
-    third = json.loads(reprodb(there, *asked, "--json").stdout)
+    third = json.loads(process(there, *asked, "--json").stdout)
     assert all(a["cached"] for a in third["artifacts"])
     assert third["canaries"] > 0
-    run = reprodb(there, "run", "--no-compile", *asked[1:], "--device", "model", "-n", "2", "--json")
+    run = process(there, "run", "--no-compile", *asked[1:], "--device", "model", "-n", "2", "--json")
     assert run.returncode == 0, run.stderr
     assert [r["status"] for r in json.loads(run.stdout)["results"]] == ["ok", "ok"]
 
@@ -65,14 +74,14 @@ def test_a_kernel_that_does_not_compile_is_exit_4_and_stops_only_itself(tmp_path
     source = suite / "_lib/sum.cu"
     source.write_text(source.read_text() + "\nthis is no CUDA;\n")
     done = reprodb(tmp_path, "build", "--suite", "suite", *SIX, "--profile", "cuda12", "--pack", "p")
-    assert done.returncode == 4
-    assert "failed  sum_tree_atomic  cuda12  sm_90  nvrtc 12.6.85" in done.stderr
-    assert "_lib/sum.cu(" in done.stderr
+    assert done.code == 4
+    assert "failed  sum_tree_atomic  cuda12  sm_90  nvrtc 12.6.85" in done.err
+    assert "_lib/sum.cu(" in done.err
     # The kernels of one source and equal defines share an artifact.
-    assert "1 built and shared 2 times, 0 from the store, 3 failed" in done.stdout
-    assert [line.split()[0] for line in done.stdout.splitlines()[:3]] == ["built", "shared", "shared"]
+    assert "1 built and shared 2 times, 0 from the store, 3 failed" in done.out
+    assert [line.split()[0] for line in done.out.splitlines()[:3]] == ["built", "shared", "shared"]
     taken = reprodb(tmp_path, "build", "--unpack", "p", "--store", "other")
-    assert taken.stdout.endswith("artifacts from p are in other\n")
+    assert taken.out.endswith("artifacts from p are in other\n")
 
 
 def test_a_pack_has_what_serves_one_kernel_and_lacks_an_entry_of_another(tmp_path: Path) -> None:
@@ -83,8 +92,8 @@ def test_a_pack_has_what_serves_one_kernel_and_lacks_an_entry_of_another(tmp_pat
     manifest.write_text(manifest.read_text().replace('entry = "sumSquaresAtomic"', 'entry = "gone"'))
     assert 'entry = "gone"' in manifest.read_text()
     done = reprodb(tmp_path, "build", "--suite", "suite", "--profile", "cuda12", "--pack", "p")
-    assert done.returncode == 4
-    assert "1 built, 0 from the store, 1 failed" in done.stdout
+    assert done.code == 4
+    assert "1 built, 0 from the store, 1 failed" in done.out
     other = ArtifactStore(tmp_path / "other")
     other.unpack(tmp_path / "p")
     sources = [dict(record["sources"]).keys() for record in other.records()]
@@ -106,9 +115,9 @@ def test_a_pack_has_what_serves_one_kernel_and_lacks_an_entry_of_another(tmp_pat
 )
 def test_bad_requests(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
     done = reprodb(tmp_path, "build", *arguments)
-    assert done.returncode == code
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == code
+    assert said in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_profile_without_a_toolchain_is_skipped_or_required(tmp_path: Path) -> None:
@@ -119,34 +128,34 @@ def test_a_profile_without_a_toolchain_is_skipped_or_required(tmp_path: Path) ->
     (tmp_path / "p.toml").write_text(text)
     asked = ("build", *TREE, "--profiles-file", "p.toml")
     done = reprodb(tmp_path, *asked)
-    assert done.returncode == 0
-    assert "skipped gone: no nvrtc 99 is installed; reprodb toolchains install nvrtc 99" in done.stderr
+    assert done.code == 0
+    assert "skipped gone: no nvrtc 99 is installed; reprodb toolchains install nvrtc 99" in done.err
     required = reprodb(tmp_path, *asked, "--require", "gone")
-    assert required.returncode == 4
-    assert "remedy: reprodb toolchains install nvrtc 99" in required.stderr
+    assert required.code == 4
+    assert "remedy: reprodb toolchains install nvrtc 99" in required.err
     alone = reprodb(tmp_path, *asked, "--profile", "gone")
-    assert alone.returncode == 4
-    assert "no profile has a toolchain: gone" in alone.stderr
+    assert alone.code == 4
+    assert "no profile has a toolchain: gone" in alone.err
 
 
 def test_profiles_show_their_full_option_lists(tmp_path: Path) -> None:
     table = reprodb(tmp_path, "profiles")
-    assert table.returncode == 0
-    assert len(table.stdout.splitlines()) == 10
-    assert "\x1b" not in table.stdout
-    details = reprodb(tmp_path, "profiles", "fast-math", "--arch", "sm_80").stdout
+    assert table.code == 0
+    assert len(table.out.splitlines()) == 10
+    assert "\x1b" not in table.out
+    details = reprodb(tmp_path, "profiles", "fast-math", "--arch", "sm_80").out
     assert "options    -arch=sm_80 -std=c++17 -use_fast_math -fmad=true\n" in details
     assert "ftz        the compiler's default\n" in details
     # Without what this user has installed beside the wheels.
     bare = {"REPRODB_CACHE": str(tmp_path / "cache")}
-    document = json.loads(reprodb(tmp_path, "profiles", "--json", environ=bare).stdout)
+    document = json.loads(reprodb(tmp_path, "profiles", "--json", environ=bare).out)
     assert document["schema"] == "reprodb.profiles/1"
     by_name = {p["profile"]: p for p in document["profiles"]}
     assert by_name["cuda12-no-fmad"]["options"][-1] == "-fmad=false"
     assert by_name["cuda12"]["toolchain"]["version"] == "12.6.85"
     wrong = reprodb(tmp_path, "profiles", "fastmath")
-    assert wrong.returncode == 2
-    assert "did you mean fast-math" in wrong.stderr
+    assert wrong.code == 2
+    assert "did you mean fast-math" in wrong.err
 
 
 def test_toolchains_are_listed_with_their_parts(tmp_path: Path) -> None:
@@ -156,12 +165,12 @@ def test_toolchains_are_listed_with_their_parts(tmp_path: Path) -> None:
     library.write_text("broken")
     here = {"CUDA_HOME": str(tmp_path / "kit"), "REPRODB_CACHE": str(tmp_path / "cache")}
     table = reprodb(tmp_path, "toolchains", "list", environ=here)
-    assert table.returncode == 0
-    assert "nvrtc 12.6.85" in table.stdout
-    assert "sm_50 … sm_90 (14)" in table.stdout
-    assert "ptxas 12.8.93, host gcc" in table.stdout
-    assert f"does not work: {library}" in table.stderr
-    document = json.loads(reprodb(tmp_path, "toolchains", "list", "--json", environ=here).stdout)
+    assert table.code == 0
+    assert "nvrtc 12.6.85" in table.out
+    assert "sm_50 … sm_90 (14)" in table.out
+    assert "ptxas 12.8.93, host gcc" in table.out
+    assert f"does not work: {library}" in table.err
+    document = json.loads(reprodb(tmp_path, "toolchains", "list", "--json", environ=here).out)
     assert document["schema"] == "reprodb.toolchains/1"
     fake = next(t for t in document["toolchains"] if t["version"] == "12.8.93")
     assert fake["origin"] == "CUDA_HOME"
@@ -173,5 +182,5 @@ def test_wrong_installs_and_removes_are_usage_errors(tmp_path: Path) -> None:
     here = {"REPRODB_CACHE": str(tmp_path / "cache")}
     for arguments in (("install", "clang", "17"), ("install", "nvcc", "12.9"), ("remove", "nvrtc", "13")):
         done = reprodb(tmp_path, "toolchains", *arguments, environ=here)
-        assert done.returncode == 2, done.stderr
-        assert "allowed:" in done.stderr
+        assert done.code == 2, done.err
+        assert "allowed:" in done.err

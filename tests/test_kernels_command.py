@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -12,9 +11,10 @@ from typer.testing import CliRunner, Result
 from reprodb.cli.kernels import catalogue, register
 from reprodb.errors import UsageError
 from reprodb.suite import bundled_suite, load_suite
+from tests.command import valid
 
 SUITES = Path(__file__).parent / "suites"
-SCHEMA = Path(__file__).parents[1] / "docs" / "schemas" / "kernels.schema.json"
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 def _run(*args: str) -> Result:
@@ -27,8 +27,7 @@ def _run(*args: str) -> Result:
 def _document(*args: str) -> dict[str, Any]:
     done = _run(*args, "--json")
     assert done.exit_code == 0, done.output
-    document: dict[str, Any] = json.loads(done.stdout)
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()), jsonschema.Draft202012Validator)
+    document: dict[str, Any] = valid(json.loads(done.stdout), "kernels")
     return document
 
 
@@ -50,7 +49,7 @@ def test_the_list_has_a_line_a_kernel() -> None:
 
 def test_the_docs_list_every_kernel_as_the_command_does() -> None:
     """Where this fails, the page takes the lines that `catalogue` gives."""
-    page = (SCHEMA.parents[1] / "kernels.md").read_text(encoding="utf-8").splitlines()
+    page = (DOCS / "kernels.md").read_text(encoding="utf-8").splitlines()
     expected = catalogue(load_suite(bundled_suite()).kernels)
     assert [line for line in expected if line not in page] == []
     assert [line for line in page if line.startswith("| `")] == expected[2:]

@@ -2,10 +2,8 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from reprodb.claims import claim
@@ -13,9 +11,8 @@ from reprodb.domain import Accuracy, Judgement
 from reprodb.findings import Diff
 from reprodb.policy import parse_policy
 from reprodb.render import json as render
+from tests import command
 from tests.render import samples
-
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
 def valid(document: dict[str, Any]) -> dict[str, Any]:
@@ -23,10 +20,8 @@ def valid(document: dict[str, Any]) -> dict[str, Any]:
     read: dict[str, Any] = json.loads(render.dumps(document))
     name, version = read["schema"].removeprefix("reprodb.").split("/")
     assert version == "1"
-    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(read, schema, jsonschema.Draft202012Validator)
-    return read
+    checked: dict[str, Any] = command.valid(read, name)
+    return checked
 
 
 def test_show_has_the_published_tree() -> None:
