@@ -12,6 +12,7 @@ SHARED_WINDOW = 1 << 44  # generic addresses of shared memory; the low 32 bits a
 LOCAL_WINDOW = 1 << 45
 
 POISON = 0xA5
+AHEAD = 8  # iterations that rows are fetched in advance
 MOST_SHARED = 227 * 1024  # what one block can have on sm_90
 
 # The launch record: one a stage.
@@ -46,10 +47,12 @@ L_LOG = 192  # address of the log's record, where a stage is recorded or replaye
 L_BYTES = 256
 
 REGION_BYTES = 32
-SITE_BYTES = 64  # a site's record: the region that it met last, and to fetch in advance
+SITE_BYTES = 64  # a site's record: the region that it met last (start, end, host - start), and to fetch ahead
 SITE_LAST = 24  # the address that it met last
 SITE_STRIDE = 32  # how far it goes from one row to the next, seen twice in a row
 SITE_STEP = 40  # how far it went the last time that it was not its stride
+SITE_EDGE = 48  # from this address on the row to fetch is one of the walk that comes next
+SITE_JUMP = 56  # and lies so much further
 
 # The record of a thread block that is resident.
 B_SHARED = 0  # address of its shared memory
@@ -59,6 +62,8 @@ B_RANDOM = 24  # state of its random numbers (u64)
 B_LIVE = 32  # warps that have not returned (u32)
 B_STALLED = 36  # rounds without progress (u32)
 B_NUMBER = 40  # its number in the grid (u64)
+B_AFTER = 48  # the number of the block that runs next, less its own (i64)
+B_TURN = 56  # the place in B_ORDER of the warp whose turn it is (u32)
 B_BARRIERS = 64  # 16 records of 32 bytes:
 BARRIER_BYTES = 32
 BAR_ARRIVED = 0  # warps that have arrived (u32)

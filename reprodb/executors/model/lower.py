@@ -234,6 +234,7 @@ class _Writer:
         self.frame = frame
         self.flow = flow
         self.code = Code(helpers)
+        self.changed = _changed(flow)
         # Where whole warps go on after a barrier or when their turn was over.
         self.resumed = {0} | {
             t for b in flow.blocks for t in b.targets if t <= b.index or (b.end and is_barrier(b.end))
@@ -365,7 +366,7 @@ class _Writer:
         code.label(to_no)
         self.edge(emit, block.index, no)
         code.label(mixed)
-        self.spill(emit, yes, no)
+        self.spill(emit, block.index, yes, no)
         pc = code.select(code.lanes_of(taken), const("i16", yes, WARP), const("i16", no, WARP))
         self.part(pc)
         code.jump("dispatch")
@@ -380,7 +381,7 @@ class _Writer:
             over, on = code.fresh("over"), code.fresh("on")
             code.branch(self.burn(), over, on)
             code.label(over)
-            self.spill(emit, target)
+            self.spill(emit, source, target)
             self.stand(target)
             code.line(f"ret i32 {layout.RC_QUANTUM}")
             code.label(on)
@@ -394,9 +395,9 @@ class _Writer:
         code.store(left, at)
         return code.cmp("icmp slt", left, const("i64", 0))
 
-    def spill(self, emit: Emit, *targets: int) -> None:
-        """Registers that the targets read go from stack slots into the warp's record."""
-        names = frozenset().union(*(self.flow.live_at(t) for t in targets))
+    def spill(self, emit: Emit, source: int, *targets: int) -> None:
+        """Registers that the targets read go from stack slots into the warp's record, where it has others."""
+        names = frozenset().union(*(self.flow.live_at(t) for t in targets)) & self.changed[source]
         for name in sorted(names):
             value = emit.load_register(name, emit.home(name), packed=False)
             home = self.code.at(W, self.frame.offsets[name])
@@ -406,7 +407,7 @@ class _Writer:
         code, following = self.code, block.targets[0]
         barriers.announce(emit)
         emit.write_back(self.flow.live_at(following))
-        self.spill(emit, following)
+        self.spill(emit, block.index, following)
         if guard is None:
             self.stand(following)
             code.line(f"ret i32 {layout.RC_BARRIER}")
@@ -431,7 +432,7 @@ class _Writer:
         live = frozenset().union(*(self.flow.live_at(t) for t in block.targets))
         emit.write_back(live)
         if emit.full:
-            self.spill(emit, *block.targets)
+            self.spill(emit, block.index, *block.targets)
             self.part(pc)
             code.jump("dispatch")
         else:
@@ -530,6 +531,27 @@ class _Writer:
             emit.ins, emit.mods = ins, dict(mods)
             emit.lanes = 1 if names and all(n in self.frame.shared for n in names) else WARP
             row.emit(emit, emit.mods)
+
+
+def _changed(flow: Flow) -> list[frozenset[str]]:
+    """For each block the registers that may differ from the warp's record at its end, in the full form.
+
+    Full blocks follow each other without the record, until a barrier: behind it, and where warps enter
+    otherwise, registers are as the record has them.
+    """
+    own = [frozenset(name for i in b.instructions for name in written(i)) for b in flow.blocks]
+    found = list(own)
+    again = True
+    while again:
+        again = False
+        for block in flow.blocks:
+            if block.end is not None and (is_barrier(block.end) or block.end.base == "brx"):
+                continue
+            for target in block.targets:
+                if target != EXIT and not found[block.index] <= found[target]:
+                    found[target] |= found[block.index]
+                    again = True
+    return found
 
 
 def _mask_operand(ins: Instruction) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from reprodb.executors.model import keeping, layout
 from reprodb.executors.model.emit import B, Emit, L, Mods, W
+from reprodb.executors.model.layout import AHEAD
 from reprodb.executors.model.llvm import BITS, WARP, Value, const, type_of, vector
 from reprodb.executors.model.ptx import Mem, Operand, Reg, Sink, Sym, Vec
 
@@ -209,47 +210,33 @@ def _load_lanes(e: Emit, space: str, base: Value, offset: int, kind: str, count:
     ]
 
 
-AHEAD = 8  # iterations that rows are fetched in advance
-
-
 def _prefetch(e: Emit, site: Value, first: Value, host: Value, nbytes: int) -> str:
     """Asks for the row that this instruction will read some iterations later; gives the label it ends in.
 
     A warp strides through a large array with the whole grid, which the CPU's own prefetchers do not see.
-    Where the last step was another, a warp has begun its walk: the rows that nobody has asked for are due.
+    Where its walk ends before that, the row is one of the next warp's walk, taken to lie as far from this
+    one's as the warps do in the grid. A row may lie behind the buffer: to ask for it does no harm.
     """
     code = e.code
     sites = code.load("ptr", code.at(L, layout.L_SITES))
     record = code.at(sites, layout.SITE_BYTES * int(site.text))
-    last_at, stride_at, step_at = (
-        code.at(record, place) for place in (layout.SITE_LAST, layout.SITE_STRIDE, layout.SITE_STEP)
-    )
+    last_at, stride_at = code.at(record, layout.SITE_LAST), code.at(record, layout.SITE_STRIDE)
     step = code.op("sub", first, code.load("i64", last_at))
     code.store(first, last_at)
     stride = code.load("i64", stride_at)
-    room = code.op("sub", code.load("i64", code.at(record, 8)), first)
     begun, on = code.fresh("begun"), code.fresh("on")
     code.branch(code.cmp("icmp eq", step, stride), on, begun)
     code.label(begun)
-    before = code.load("i64", step_at)
-    code.store(code.select(code.cmp("icmp eq", step, before), step, stride), stride_at)
-    code.store(step, step_at)
-    for rows in range(1, AHEAD):
-        _fetch(e, host, code.op("mul", stride, const("i64", rows)), room, nbytes)
+    code.invoke("begin.walk", W, B, L, site, step, first, host, const("i64", nbytes))
     code.jump(on)
     code.label(on)
-    _fetch(e, host, code.op("mul", stride, const("i64", AHEAD)), room, nbytes)
-    return on
-
-
-def _fetch(e: Emit, host: Value, distance: Value, room: Value, nbytes: int) -> None:
-    """Asks for a row at a distance, or where that is beyond the buffer (or behind) for this one."""
-    code = e.code
+    wraps = code.cmp("icmp uge", first, code.load("i64", code.at(record, layout.SITE_EDGE)))
+    jump = code.select(wraps, code.load("i64", code.at(record, layout.SITE_JUMP)), const("i64", 0))
+    ahead = code.at(host, code.op("add", code.op("mul", stride, const("i64", AHEAD)), jump))
     code.helpers.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    beyond = code.cmp("icmp uge", distance, room)
-    ahead = code.at(host, code.select(beyond, const("i64", 0), distance))
-    for line in range(0, nbytes, 64):
-        code.line(f"call void @llvm.prefetch.p0(ptr {code.at(ahead, line).text}, i32 0, i32 3, i32 1)")
+    for place in (*range(0, nbytes, 64), nbytes - 1):  # a row that begins within a line ends in one more
+        code.line(f"call void @llvm.prefetch.p0(ptr {code.at(ahead, place).text}, i32 0, i32 3, i32 1)")
+    return on
 
 
 def _load_row(e: Emit, host: Value, kind: str, count: int, align: int) -> list[Value]:

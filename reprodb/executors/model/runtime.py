@@ -178,6 +178,68 @@ global:
 """
 
 
+_WALK = f"""
+; A load's step was another than its stride: a warp has begun its walk. Learns the stride, works out where
+; this walk ends and the next one begins, and asks for this one's rows in case that nobody has.
+define void @begin.walk(ptr %w, ptr %b, ptr %l, i32 %site, i64 %step, i64 %first, ptr %host,
+                        i64 %nbytes) noinline {{
+entry:
+  %sp = getelementptr i8, ptr %l, i64 {layout.L_SITES}
+  %sites = load ptr, ptr %sp, align 8
+  %n = zext i32 %site to i64
+  %so = mul i64 %n, {layout.SITE_BYTES}
+  %s = getelementptr i8, ptr %sites, i64 %so
+  %stridep = getelementptr i8, ptr %s, i64 {layout.SITE_STRIDE}
+  %stepp = getelementptr i8, ptr %s, i64 {layout.SITE_STEP}
+  %edgep = getelementptr i8, ptr %s, i64 {layout.SITE_EDGE}
+  %jumpp = getelementptr i8, ptr %s, i64 {layout.SITE_JUMP}
+  %endp = getelementptr i8, ptr %s, i64 8
+  %before = load i64, ptr %stepp, align 8
+  %known = load i64, ptr %stridep, align 8
+  %twice = icmp eq i64 %step, %before
+  %stride = select i1 %twice, i64 %step, i64 %known
+  store i64 %stride, ptr %stridep, align 8
+  store i64 %step, ptr %stepp, align 8
+  store i64 -1, ptr %edgep, align 8
+  %walks = icmp sgt i64 %stride, 0
+  br i1 %walks, label %plan, label %done
+plan:
+  %end = load i64, ptr %endp, align 8
+  %room = sub i64 %end, %first
+  %most0 = add i64 %room, %stride
+  %most = sub i64 %most0, 1
+  %rows = udiv i64 %most, %stride
+  %length = mul i64 %rows, %stride
+  %warps = call i64 @ahead(ptr %w, ptr %b, ptr %l)
+  %apart = mul i64 %warps, %nbytes
+  %jump = sub i64 %apart, %length
+  store i64 %jump, ptr %jumpp, align 8
+  %far = mul i64 %stride, {layout.AHEAD}
+  %short = icmp ule i64 %room, %far
+  %edge0 = sub i64 %end, %far
+  %edge = select i1 %short, i64 %first, i64 %edge0
+  store i64 %edge, ptr %edgep, align 8
+  br label %loop
+loop:
+  %k = phi i64 [ 1, %plan ], [ %k1, %loop ]
+  %distance = mul i64 %stride, %k
+  %outside = icmp uge i64 %distance, %room
+  %skip = select i1 %outside, i64 0, i64 %distance
+  %row = getelementptr i8, ptr %host, i64 %skip
+  call void @llvm.prefetch.p0(ptr %row, i32 0, i32 3, i32 1)
+  %row1 = getelementptr i8, ptr %row, i64 64
+  call void @llvm.prefetch.p0(ptr %row1, i32 0, i32 3, i32 1)
+  %k1 = add i64 %k, 1
+  %more = icmp ult i64 %k1, {layout.AHEAD}
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+"""
+
+
 def _accessor(bits: int, *, store: bool) -> str:
     """`load.N` and `store.N`: `count` elements of N bits for the lanes of a mask.
 
@@ -230,14 +292,24 @@ def _accessor(bits: int, *, store: bool) -> str:
   %common = icmp eq i64 %stride, 0
   %most = and i1 %row, %single
   %fast = and i1 %most, %common
-  br i1 %fast, label %vector, label %loop
+  br i1 %fast, label %row.find, label %bounds
+row.find:                                          ; from the first lane to the last: what most accesses are
+  %after = call i32 @llvm.ctlz.i32(i32 %mask, i1 true)
+  %reaching = sub i32 32, %after
+  %lanes = sub i32 %reaching, %first
+  %lanesw = zext i32 %lanes to i64
+  %row.bytes = mul i64 %lanesw, {size}
+  %rp = {call.format(lane=-1, a="%a0", n="%row.bytes", align=size)}
+  %row.miss = icmp eq ptr %rp, null
+  br i1 %row.miss, label %each, label %vector
 vector:
-  %zd = add i64 %zero, %delta
-  %at = inttoptr i64 %zd to ptr
+  %forth = sub i64 0, %back
+  %at = getelementptr i8, ptr %rp, i64 %forth
 {vector_access}
   ret void"""
     else:
-        in_a_row = "  br label %loop"
+        in_a_row = "  br label %bounds"
+    row_missed = ", [ %mask, %row.find ]" if bits >= 32 else ""
     parameters = (
         "ptr %w, ptr %b, ptr %l, ptr %finder, i64 %stride, i32 %site, i32 %mask, i32 %count, ptr %addrs, "
         "ptr %data"
@@ -253,6 +325,8 @@ span:                                              ; all lanes at once, by lowes
   %total = mul i64 %countw, {size}
   %low = sub i64 %total, 1
   %addr = load <32 x i64>, ptr %addrs, align 64
+{in_a_row}
+bounds:
   %floor = select <32 x i1> %m, <32 x i64> %addr, <32 x i64> splat (i64 -1)
   %ceil = select <32 x i1> %m, <32 x i64> %addr, <32 x i64> zeroinitializer
   %min = call i64 @llvm.vector.reduce.umin.v32i64(<32 x i64> %floor)
@@ -270,7 +344,7 @@ extent:
 vector.check:
   %pi = ptrtoint ptr %p to i64
   %delta = sub i64 %pi, %min
-{in_a_row}
+  br label %loop
 loop:                                              ; all are known to be inside: lane by lane, unchecked
   %left = phi i32 [ %mask, %vector.check ], [ %rest, %lane.done ]
   %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)
@@ -298,7 +372,7 @@ lane.done:
   %over = icmp eq i32 %rest, 0
   br i1 %over, label %done, label %loop
 each:                                              ; lanes apart, or one of them at fault
-  %left2 = phi i32 [ %mask, %span ], [ %mask, %extent ], [ %rest2, %lane2.done ]
+  %left2 = phi i32 [ %mask, %bounds ], [ %mask, %extent ]{row_missed}, [ %rest2, %lane2.done ]
   %lane2 = call i32 @llvm.cttz.i32(i32 %left2, i1 true)
   %less2 = sub i32 %left2, 1
   %rest2 = and i32 %left2, %less2
@@ -337,13 +411,13 @@ FIND_TYPE = "ptr (ptr, ptr, ptr, i32, i32, i64, i64, i64, i1)"
 def text() -> str:
     """The whole module."""
     declared = [f"declare i64 @llvm.vector.reduce.{w}.v32i64(<32 x i64>)" for w in ("umin", "umax", "or")]
-    declared.append("declare i32 @llvm.cttz.i32(i32, i1)")
+    declared += [f"declare i32 @llvm.{w}.i32(i32, i1)" for w in ("cttz", "ctlz")]
     for bits in (32, 64):
         wide = f"<32 x i{bits}>"
         declared.append(f"declare void @llvm.masked.store.v32i{bits}.p0({wide}, ptr, i32, <32 x i1>)")
         declared.append(f"declare {wide} @llvm.masked.load.v32i{bits}.p0(ptr, i32, <32 x i1>, {wide})")
     accessors = [_accessor(bits, store=store) for bits in SIZES for store in (False, True)]
-    parts = (_FAIL, _FIND_GLOBAL, _FIND_SHARED, _FIND_LOCAL, _FIND_PARAM, _FIND_GENERIC, *accessors)
+    parts = (_FAIL, _FIND_GLOBAL, _FIND_SHARED, _FIND_LOCAL, _FIND_PARAM, _FIND_GENERIC, _WALK, *accessors)
     return "\n".join((*parts, scheduler.text(), keeping.text(), *declared))
 
 
@@ -356,4 +430,5 @@ def declarations() -> tuple[str, ...]:
         for verb in ("load", "store")
         for bits in SIZES
     ]
+    found.append("declare void @begin.walk(ptr, ptr, ptr, i32, i64, i64, ptr, i64)")
     return (*found, "declare void @fail(ptr, ptr, i32, i32, i32, i64)")

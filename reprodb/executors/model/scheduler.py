@@ -356,28 +356,6 @@ done:
   ret void
 }}
 
-; Whether a warp stopped at barrier 0 of the whole block, and at no reduction. Takes the parked flag off then.
-define internal i1 @plain(ptr %w) {{
-  %ap = getelementptr i8, ptr %w, i64 {at.W_BARRIER}
-  %which = load i64, ptr %ap, align 8                ; the barrier's number and its count
-  %kp = getelementptr i8, ptr %w, i64 {at.W_KIND}
-  %kind = load i32, ptr %kp, align 4
-  %wide = zext i32 %kind to i64
-  %all = or i64 %which, %wide
-  %simple = icmp eq i64 %all, 0                      ; SYNC is 0
-  br i1 %simple, label %yes, label %no
-yes:
-  %wp = getelementptr i8, ptr %w, i64 {at.W_WHOLE}
-  %whole = load i32, ptr %wp, align 4
-  %apart = icmp eq i32 %whole, {at.NOT_WHOLE}
-  br i1 %apart, label %lanes, label %no
-lanes:
-  call void @unpark(ptr %w)
-  br label %no
-no:
-  ret i1 %simple
-}}
-
 ; Gives every warp that can run its turn, in a new order each round, until the block is done or gives way.
 ; A `fresh` block begins with rounds that keep no account of barriers, as long as all its warps do the same:
 ; wait at barrier 0, or return. At the first that does not, what the round has skipped is made up for.
@@ -398,6 +376,7 @@ entry:
   %bytesp = getelementptr i8, ptr %l, i64 {at.L_WARP_BYTES}
   %bytes = load i64, ptr %bytesp, align 8
   %warps.at = getelementptr i8, ptr %b, i64 {at.B_WARPS}
+  %turnp = getelementptr i8, ptr %b, i64 {at.B_TURN}
   br i1 %fresh, label %brisk, label %round
 brisk:
   call void @shuffle(ptr %b, i32 %warps)
@@ -412,6 +391,7 @@ step:
   %qw = getelementptr i8, ptr %warps.at, i64 %qskip
   %qfp = getelementptr i8, ptr %qw, i64 {at.W_FUEL}
   store i64 %quantum, ptr %qfp, align 8
+  store i32 %q, ptr %turnp, align 4
   %qrc = call i32 %warp(ptr %qw, ptr %b, ptr %l)
   %start = icmp eq i32 %q, 0
   %agrees = icmp eq i32 %qrc, %before
@@ -420,9 +400,23 @@ step:
 known:
   switch i32 %qrc, label %make.up [ i32 {at.RC_DONE}, label %alike
                                     i32 {at.RC_BARRIER}, label %waits ]
-waits:
-  %simple = call i1 @plain(ptr %qw)
-  br i1 %simple, label %alike, label %make.up
+waits:                                             ; at barrier 0 of the whole block, and at no reduction?
+  %qap = getelementptr i8, ptr %qw, i64 {at.W_BARRIER}
+  %which = load i64, ptr %qap, align 8               ; the barrier's number and its count
+  %qkp = getelementptr i8, ptr %qw, i64 {at.W_KIND}
+  %qkind = load i32, ptr %qkp, align 4
+  %qkindw = zext i32 %qkind to i64
+  %special = or i64 %which, %qkindw
+  %simple = icmp eq i64 %special, 0                  ; SYNC is 0
+  br i1 %simple, label %passes, label %make.up
+passes:
+  %qwp = getelementptr i8, ptr %qw, i64 {at.W_WHOLE}
+  %qwhole = load i32, ptr %qwp, align 4
+  %apart = icmp eq i32 %qwhole, {at.NOT_WHOLE}
+  br i1 %apart, label %unparks, label %alike
+unparks:
+  call void @unpark(ptr %qw)
+  br label %alike
 alike:
   %q1 = add i32 %q, 1
   %qmore = icmp ult i32 %q1, %warps
@@ -471,6 +465,7 @@ go:
   %wo = call ptr @warp.record(ptr %l, ptr %b, i32 %io)
   %fp = getelementptr i8, ptr %wo, i64 {at.W_FUEL}
   store i64 %quantum, ptr %fp, align 8
+  store i32 %ko, ptr %turnp, align 4
   %rco = call i32 %warp(ptr %wo, ptr %b, ptr %l)
   br label %handle
 handle:
@@ -548,16 +543,53 @@ loop:
 block:
   %op = getelementptr i64, ptr %order, i64 %k
   %number = load i64, ptr %op, align 8
+  %k1 = add i64 %k, 1
+  %another = icmp ult i64 %k1, %last
+  %k2 = select i1 %another, i64 %k1, i64 %k
+  %ap = getelementptr i64, ptr %order, i64 %k2
+  %following = load i64, ptr %ap, align 8
+  %far = sub i64 %following, %number
+  %afterp = getelementptr i8, ptr %b, i64 {at.B_AFTER}
+  store i64 %far, ptr %afterp, align 8
   call void @begin(ptr %l, ptr %b, i64 %number)
   %rc = call i32 @resume(ptr %l, ptr %b, i1 true)
   %fine = icmp eq i32 %rc, {at.RC_DONE}
   br i1 %fine, label %next, label %done
 next:
-  %k1 = add i64 %k, 1
   br label %loop
 done:
 {floating_point_control(restore=True)}
   ret i64 %k
+}}
+
+; How many warps of the grid lie between the one whose turn it is and the one that comes next, as far as that
+; is known: of the next block its first warp.
+define i64 @ahead(ptr %w, ptr %b, ptr %l) noinline {{
+entry:
+  %ip = getelementptr i8, ptr %w, i64 {at.W_INDEX}
+  %i = load i32, ptr %ip, align 4
+  %iw = zext i32 %i to i64
+  %wsp = getelementptr i8, ptr %l, i64 {at.L_WARPS}
+  %warps = load i32, ptr %wsp, align 4
+  %turnp = getelementptr i8, ptr %b, i64 {at.B_TURN}
+  %q = load i32, ptr %turnp, align 4
+  %q1 = add i32 %q, 1
+  %inside = icmp ult i32 %q1, %warps
+  br i1 %inside, label %own, label %other
+own:
+  %order = getelementptr i8, ptr %b, i64 {at.B_ORDER}
+  %op = getelementptr i32, ptr %order, i32 %q1
+  %next = load i32, ptr %op, align 4
+  %nextw = zext i32 %next to i64
+  %d = sub i64 %nextw, %iw
+  ret i64 %d
+other:
+  %ap = getelementptr i8, ptr %b, i64 {at.B_AFTER}
+  %blocks = load i64, ptr %ap, align 8
+  %warpsw = zext i32 %warps to i64
+  %far = mul i64 %blocks, %warpsw
+  %d2 = sub i64 %far, %iw
+  ret i64 %d2
 }}
 
 ; Goes on with a block that gave way.
