@@ -1,4 +1,4 @@
-"""The model against NumPy doing the same sum in its own order: seconds a repetition, one core."""
+"""The model on one core: against NumPy doing the same sum in its own order, against itself; its memory."""
 
 from __future__ import annotations
 
@@ -9,23 +9,32 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, Spread, pair, seconds
+from benchmarks.peak import peak_of
 from reprodb.artifacts import ArtifactStore
 from reprodb.build import build_all, request
 from reprodb.domain import Artifact, Case, Kernel
-from reprodb.executors.model.engine import ModelExecutor, run
+from reprodb.executors.model.engine import Limits, ModelExecutor, run
+from reprodb.executors.task import Task
 from reprodb.inputs import generate
 from reprodb.profiles import bundled_profiles, load_profiles
 from reprodb.suite import bundled_suite, load_suite, select_kernels
 from reprodb.toolchains import catalog
 
 REPETITIONS = 10
+ORDERS = 100
 LARGE = 1 << 26
+ALLOWED = 200_000_000  # bytes beside the inputs
 
 
 def tree(arch: str = "sm_90") -> tuple[Artifact, Kernel]:
-    """The two-pass tree of the bundled suite, compiled by the default profile or any other CUDA 13."""
+    """The two-pass tree of the bundled suite."""
+    return built("sum_squares_tree", arch)
+
+
+def built(name: str, arch: str = "sm_90") -> tuple[Artifact, Kernel]:
+    """A kernel of the bundled suite, compiled by the default profile or any other CUDA 13."""
     suite = load_suite(bundled_suite())
-    (kernel,) = select_kernels(suite, ["sum_squares_tree"])
+    (kernel,) = select_kernels(suite, [name])
     profiles = load_profiles(bundled_profiles())
     found = catalog.find()
     usable = [(p, t) for p in (profiles["default"], profiles["nvcc13"]) if (t := catalog.match(p, found))]
@@ -65,6 +74,59 @@ def _each(spread: Spread) -> Spread:
     return Spread(*(figure / REPETITIONS for figure in (spread.low, spread.median, spread.high)))
 
 
+def _hundred(artifact: Artifact, kernel: Kernel) -> Row:
+    """All repetitions of the tree as published, each of them executed."""
+    import numpy as np
+
+    case = kernel.cases[0]
+    array = generate(case.inputs[0])
+    program = ModelExecutor().program(kernel.name, artifact.ptx or "", kernel.stages, artifact)
+
+    def ours() -> object:
+        return run(program, case.buffers, {"x": array}, case.n, ORDERS, 0)
+
+    def numpy_sum() -> object:
+        for _ in range(ORDERS):
+            np.sum(array * array + np.float32(0.25))
+        return None
+
+    return pair(
+        f"{ORDERS} repetitions of the tree, n = {case.n:,}", ours, f"numpy x*x+0.25, sum, {ORDERS} times",
+        numpy_sum, lane="modelled", goal=0.35,
+    )  # fmt: skip
+
+
+def _orders(name: str) -> Row:
+    """A hundred arrival orders, one of them recorded, against a hundred executed in full."""
+    artifact, kernel = built(name)
+    case = kernel.cases[0]
+    arrays = {each.name: generate(each) for each in case.inputs}
+    program = ModelExecutor().program(kernel.name, artifact.ptx or "", kernel.stages, artifact)
+
+    def orders(limits: Limits) -> Callable[[], object]:
+        return lambda: run(program, case.buffers, arrays, case.n, ORDERS, 0, limits)
+
+    return pair(
+        f"{ORDERS} arrival orders of {name}", orders(Limits()), "the same executed in full",
+        orders(Limits(log=0)), lane="modelled", rounds=5,
+    )  # fmt: skip
+
+
+def _peak(name: str) -> Row:
+    """Resident memory of a fresh process beyond the inputs of a case of 2^26 elements, all steps included."""
+    artifact, kernel = built(name)
+    case = sized(kernel.cases[0], LARGE)
+    inputs = sum(generate(each).nbytes for each in case.inputs)
+    task = Task(artifact, replace(kernel, cases=(case,)), 3)
+    found = [float(peak_of(task) - inputs) for _ in range(3)]
+    allowed, mine = Spread.of([float(ALLOWED)]), Spread.of(found)
+    ratio = Spread.of([figure / ALLOWED for figure in found])
+    return Row(
+        f"memory beside the inputs, {name}, n = {LARGE:,}", "modelled", mine, "allowed", allowed, ratio,
+        goal=ALLOWED, unit="bytes",
+    )  # fmt: skip
+
+
 def _lowering(artifact: Artifact, kernel: Kernel) -> Row:
     """PTX to machine code of both stages, against NVRTC compiling the source of the same kernel."""
 
@@ -89,5 +151,9 @@ def rows() -> list[Row]:
     return [
         _one_size(artifact, kernel, case, goal=0.005),
         _one_size(artifact, kernel, sized(case, LARGE), goal=0.06),
+        _hundred(artifact, kernel),
+        _orders("sum_squares_atomic"),
+        _peak("sum_squares_tree"),
+        _peak("sum_global_atomic"),
         _lowering(artifact, kernel),
     ]

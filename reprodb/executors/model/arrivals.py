@@ -35,7 +35,7 @@ class Log:
         warps = blocks * launch.warps
         words = -(-launch.shared_bytes // 4)
         log = cls(
-            aligned(layout.G_BYTES), aligned(limit), aligned(min(TURNS, limit)),
+            aligned(layout.G_BYTES), aligned(limit), aligned(TURNS),
             np.zeros(warps, np.uint64), np.empty(warps, np.uint64), np.zeros((blocks, 3), np.uint64),
             np.zeros(len(memory.regions), np.uint64), np.zeros(2 * words + 2, np.uint64),
         )  # fmt: skip
