@@ -54,7 +54,7 @@ def targets() -> tuple[Target, ...]:
         Target("manifest", seeds.manifests, readers.read_manifest, (Problem,), 24),
         Target("size", seeds.sizes, readers.read_size, (ExpressionError,), 4),
         Target("source includes", seeds.sources, readers.read_sources, (UsageError,), 3),
-        Target("cuda source", seeds.cuda_sources, readers.read_cuda, (UsageError,), 4),
+        Target("cuda source", seeds.cuda_sources, readers.read_cuda, (UsageError,), 2),
         Target("profiles", seeds.profile_files, readers.read_profiles, (UsageError,), 4),
         Target("flags", seeds.flag_lists, readers.read_flags, (UsageError,), 3),
         Target("policy", seeds.policies, readers.read_policy, (UsageError,), 4),
@@ -71,5 +71,5 @@ def targets() -> tuple[Target, ...]:
         Target("bundle", seeds.bundles, readers.read_bundle, (StoreError,), 12),
         Target("bundle manifest", seeds.heads, readers.read_head, (StoreError,), 4),
         Target("bundle members", seeds.members, readers.read_members, (StoreError,), 2),
-        Target("bundle values", seeds.members, readers.read_members, (StoreError,), 4, values_exchanged),
+        Target("bundle values", seeds.members, readers.read_members, (StoreError,), 3, values_exchanged),
     )
