@@ -1,4 +1,4 @@
-"""A long history: diff, history and recording beside 1,000,000 results, against a database of two nights."""
+"""A long history: diff, history and recording beside 1,000,000 results, on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.harness import Row, Spread, pair
 from reprodb.domain import Result, Run
 from reprodb.store import open_store
+from reprodb.store.opening import upgrade
 from reprodb.store.store import Store
 from tests.builders import STARTED, make_output, make_result, make_run, word
+from tests.store import server
 
 RESULTS = int(os.environ.get("REPRODB_BENCH_RESULTS", "1000000"))
 A_NIGHT = 2000
@@ -24,23 +27,30 @@ MOVED_A_NIGHT = 20  # results with bits that nobody has seen before
 MOST_BYTES = 400  # a result
 
 
-def _suite() -> list[Result]:
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A kind of database: how rows name it, a new one's place, and the bytes that one takes."""
+
+    name: str
+    make: Callable[[str], str]
+    size: Callable[[str], int]
+
+
+def suite_rows() -> list[Result]:
     """The rows of a night: 200 kernels under 10 profiles, one pattern each."""
-    return [
-        make_result(
-            [word(f"0x{kernel:08x}")] * 100, kernel=f"kernel_{kernel:03}", profile=f"profile_{profile}"
-        )
-        for kernel in range(A_NIGHT // PROFILES)
-        for profile in range(PROFILES)
-    ]
+    rows = []
+    for kernel in range(A_NIGHT // PROFILES):
+        one = make_result([word(f"0x{kernel:08x}")] * 100, kernel=f"kernel_{kernel:03}")
+        rows += [replace(one, profile=f"profile_{profile}") for profile in range(PROFILES)]
+    return rows
 
 
-def _night(rows: list[Result], number: int) -> list[Result]:
-    """The rows as night `number` found them, a few of them moved."""
+def _night(rows: list[Result], number: int, moved: int) -> list[Result]:
+    """The rows as night `number` found them, so many of them moved."""
     found = list(rows)
-    for place in range(MOVED_A_NIGHT):
-        row = (number * MOVED_A_NIGHT + place) % len(found)
-        bits = word(f"0x{0x4B000000 + number * MOVED_A_NIGHT + place:08x}")
+    for place in range(number * moved, (number + 1) * moved):
+        row = place % len(found)
+        bits = word(f"0x{0x4B000000 + place:08x}")
         found[row] = replace(found[row], outputs=(make_output([bits] * 100),))
     return found
 
@@ -54,17 +64,22 @@ def _record(store: Store, results: list[Result], number: int) -> int:
     return run_id
 
 
-def fill(location: str, nights: int) -> None:
-    """Nights of 2,000 results, through the store's own interface."""
-    rows = _suite()
+def fill(location: str, nights: int, rows: list[Result], moved: int = MOVED_A_NIGHT) -> None:
+    """Nights of these results, through the store's own interface."""
     with open_store(location, write=True) as store:
         for number in range(nights):
-            _record(store, _night(rows, number), number)
+            _record(store, _night(rows, number, moved), number)
 
 
-def _command(database: str, *words: str) -> Callable[[], object]:
+def installed(folder: Path) -> dict[str, str]:
+    """The environment with compiled bytecode, as an installation has it, kept in this folder."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+
+
+def _command(environment: dict[str, str], database: str, *words: str) -> Callable[[], object]:
     command = [sys.executable, "-m", "reprodb", *words, "--db", database, "--json"]
-    return lambda: subprocess.run(command, check=False, capture_output=True)
+    return lambda: subprocess.run(command, check=False, capture_output=True, env=environment)
 
 
 def _diff(location: str) -> Callable[[], object]:
@@ -89,84 +104,103 @@ def _history(location: str) -> Callable[[], object]:
     return work
 
 
-def _recording(location: str) -> Callable[[], object]:
-    """A thousand results of a night that goes on, in transactions of one, as a run records them."""
+def _recording(location: str, *, together: bool = False) -> Callable[[], object]:
+    """A thousand results of a night: in transactions of one, as a run records them, or of all `together`."""
     store = open_store(location, write=True).__enter__()
-    rows = _suite()[:1000]
-    numbers = iter(range(100_000, 200_000))
+    rows = suite_rows()[:1000]
+    began = len(store.runs())
+    numbers = iter(range(began, began + 100_000))
 
     def thousand() -> None:
         run: Run = replace(make_run(1), uid=f"timed-{next(numbers)}", id=None, finished_at=None)
         run_id = store.begin(run)
-        for row in rows:
-            store.record(run_id, row)
+        if together:
+            store.record_many(run_id, [(row, None) for row in rows])
+        else:
+            for row in rows:
+                store.record(run_id, row)
 
     return thousand
 
 
+@contextmanager
+def databases(folder: Path) -> Iterator[tuple[Database, ...]]:
+    """Both kinds. PostgreSQL is a server of its own with its own defaults: it waits for its disk."""
+    with server.postgresql() as new:
+
+        def upgraded(_: str) -> str:
+            url = new()
+            upgrade(url)
+            return url
+
+        def bytes_of(url: str) -> int:
+            """The whole database, indexes and PostgreSQL's own tables included."""
+            with open_store(url) as store:
+                size: int = store.read(
+                    lambda connection, _: connection.exec_driver_sql(
+                        "SELECT pg_database_size(current_database())"
+                    ).scalar_one()
+                )
+                return size
+
+        yield (
+            Database("SQLite", lambda name: str(folder / f"{name}.db"), lambda p: Path(p).stat().st_size),
+            Database("PostgreSQL", upgraded, bytes_of),
+        )
+
+
 def rows() -> list[Row]:
+    with tempfile.TemporaryDirectory() as name, databases(folder := Path(name)) as kinds:
+        environment = installed(folder)
+        return [row for kind in kinds for row in _rows(kind, environment)]
+
+
+def _rows(kind: Database, environment: dict[str, str]) -> list[Row]:
     nights = max(2, RESULTS // A_NIGHT)
-    with tempfile.TemporaryDirectory() as folder:
-        large, small = (str(Path(folder) / name) for name in ("large.db", "small.db"))
-        fill(large, nights)
-        fill(small, 2)
-        size = Path(large).stat().st_size / (nights * A_NIGHT)
-        beside = f"beside {nights * A_NIGHT:,} results"
-        words = ("history", "kernel_007", "--profile", "profile_3", "--limit", "100")
-        alone = "the same on two nights alone"
-        return [
-            pair(
-                f"diff of two runs of 2,000, {beside}",
-                _diff(large),
-                alone,
-                _diff(small),
-                lane="-",
-                rounds=5,
-                goal=1.0,
-                goal_ratio=1.3,
-            ),
-            pair(
-                "the same as a command, start-up included",
-                _command(large, "diff", "latest~1", "latest"),
-                alone,
-                _command(small, "diff", "latest~1", "latest"),
-                lane="-",
-                rounds=5,
-            ),
-            pair(
-                f"history of a kernel and profile, {beside}",
-                _history(large),
-                alone,
-                _history(small),
-                lane="-",
-                rounds=5,
-                goal=0.3,
-            ),
-            pair(
-                "history as a command, start-up included",
-                _command(large, *words),
-                alone,
-                _command(small, *words),
-                lane="-",
-                rounds=5,
-            ),
-            pair(
-                f"recording 1,000 results, {beside}",
-                _recording(large),
-                "the same on two nights alone",
-                _recording(small),
-                lane="-",
-                rounds=3,
-                goal=1.0,
-            ),
-            Row(
-                f"bytes a result, {beside}",
-                "-",
-                Spread(size, size, size),
-                "allowed",
-                Spread(MOST_BYTES, MOST_BYTES, MOST_BYTES),
-                Spread(*[size / MOST_BYTES] * 3),
-                goal=MOST_BYTES,
-                unit="bytes",
-            ),
-        ]
+    large, small = kind.make("large"), kind.make("small")
+    fill(large, nights, suite_rows())
+    fill(small, 2, suite_rows())
+    size = kind.size(large) / (nights * A_NIGHT)
+    beside = f"beside {nights * A_NIGHT:,} results"
+    words = ("history", "kernel_007", "--profile", "profile_3", "--limit", "100")
+
+    def row(
+        name: str,
+        work: Callable[[str], Callable[[], object]],
+        goal: float | None = None,
+        goal_ratio: float | None = None,
+        *,
+        rounds: int = 5,
+    ) -> Row:
+        return pair(
+            f"{kind.name}: {name}",
+            work(large),
+            "the same on two nights alone",
+            work(small),
+            lane="-",
+            rounds=rounds,
+            goal=goal,
+            goal_ratio=goal_ratio,
+        )
+
+    return [
+        row(f"diff of two runs of 2,000, {beside}", _diff, 1.0, 1.3),
+        row(
+            "the same as a command, start-up included",
+            lambda at: _command(environment, at, "diff", "latest~1", "latest"),
+        ),
+        row(f"history of a kernel and profile, {beside}", _history, 0.3),
+        row("history as a command, start-up included", lambda at: _command(environment, at, *words)),
+        row(f"recording 1,000 results one by one, {beside}", _recording, 1.0, rounds=3),
+        row("recording them in one transaction", lambda at: _recording(at, together=True), 1.0, rounds=3),
+        Row(
+            f"{kind.name}: bytes a result, {beside}",
+            "-",
+            Spread(size, size, size),
+            "allowed",
+            Spread(MOST_BYTES, MOST_BYTES, MOST_BYTES),
+            Spread(*[size / MOST_BYTES] * 3),
+            goal=MOST_BYTES,
+            unit="bytes",
+        ),
+    ]
