@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -40,17 +39,15 @@ LONGEST = (
 )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """The folder is made before the workers start, and goes when they have ended."""
-    if shared.NAME not in os.environ:
-        folder = tempfile.mkdtemp(prefix="reprodb-tests-")
-        os.environ[shared.NAME] = folder
-
-        def clean() -> None:
-            del os.environ[shared.NAME]
-            shutil.rmtree(folder)
-
-        config.add_cleanup(clean)
+@pytest.fixture(scope="session", autouse=True)
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """`shared.folder()` lies beside the workers' own folders, and goes with them."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(shared.NAME, str(folder))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
