@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import signal
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -209,6 +210,25 @@ def test_an_empty_reason_is_asked_for_once(lab: Lab) -> None:
     lab.night(make_result(kernel="a"), make_result(kernel="b"))
     said = lab.call("bless", "latest", "--reason", " ", "--who", "Ada")
     assert (said.code, said.err.count("needs a reason")) == (2, 1)
+
+
+def test_pruning_keeps_what_the_ledger_alone_blesses(tmp_path: Path) -> None:
+    """A keeper whose database has no blessing, since it was given elsewhere and came with a commit."""
+    lab = Lab(tmp_path)
+    for _ in range(4):
+        lab.night(make_result(kernel="a"))
+    lab.bless("2")
+    with sqlite3.connect(lab.database) as connection:
+        connection.execute("DELETE FROM blessings")
+    planned = lab.call("db", "prune", "--keep-runs", "1", "--dry-run")
+    assert planned.out.endswith("runs: 1, 3\nkept as blessed or as a reference: 2\n"), planned
+    elsewhere = lab.call("db", "prune", "--keep-runs", "1", "--dry-run", "--ledger", "absent.lock")
+    assert "runs: 1, 2, 3" in elsewhere.out
+    (tmp_path / "damaged.lock").write_text("[[blessing]]\n")
+    assert lab.call("db", "prune", "--keep-runs", "1", "--ledger", "damaged.lock").code == 2
+    assert lab.call("db", "prune", "--keep-runs", "1").code == 0
+    with open_store(str(lab.database)) as store:
+        assert [run.id for run in store.runs()] == [4, 2]
 
 
 def test_what_to_try_names_this_suite_and_these_profiles(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from reprodb.cli.options import DatabaseOption, JsonOption
+from reprodb.cli.options import DatabaseOption, JsonOption, LedgerOption
 from reprodb.errors import Exit, UsageError
 
 SCHEMA = "reprodb.check/1"
@@ -85,14 +85,20 @@ def prune(
         int | None, typer.Option("--older-than", metavar="DAYS", min=0, help="And all that began since then.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    ledger: LedgerOption = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Drop old runs, and what they alone held. Blessed runs, and those with a reference, always stay."""
+    """Drop old runs, and what they alone held. Blessed runs, and those with a reference, always stay.
+
+    Blessed is what the database or the ledger says.
+    """
+    from reprodb.cli.judging import ledger_at
     from reprodb.store import open_store
 
+    blessed = {blessing.run for blessing in ledger_at(ledger).blessings}
     since = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
     with open_store(database, write=not dry_run) as store:
-        pruned = store.prune(keep_runs=keep_runs, older_than=since, dry_run=dry_run)
+        pruned = store.prune(keep_runs=keep_runs, older_than=since, dry_run=dry_run, blessed=blessed)
         verb = "would go" if dry_run else "went"
         typer.echo(
             f"{len(pruned.runs)} runs {verb}, with {pruned.results} results and {pruned.patterns} patterns"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -16,10 +16,17 @@ from reprodb.store.references import last_accepted
 from reprodb.store.values import Pruned
 
 
-def prune(connection: Connection, keep_runs: int, older_than: datetime | None, *, dry_run: bool) -> Pruned:
+def prune(
+    connection: Connection,
+    keep_runs: int,
+    older_than: datetime | None,
+    *,
+    dry_run: bool,
+    blessed: Iterable[str] = (),
+) -> Pruned:
     """See Store.prune."""
     old = _old_runs(connection, keep_runs, older_than)
-    held = _held_runs(connection) & set(old)
+    held = (_held_runs(connection) | _named(connection, blessed)) & set(old)
     dropped = [number for number in old if number not in held]
     results = sum(
         connection.scalar(select(func.count()).where(t.results.c.run_id.in_(batch))) or 0
@@ -56,6 +63,12 @@ def _held_runs(connection: Connection) -> set[int]:
     blessed = select(t.results.c.run_id).join(t.blessings, t.blessings.c.result_id == t.results.c.id)
     accepted = select(t.results.c.run_id).join(references, references.c[1] == t.results.c.id)
     return {*connection.scalars(blessed), *connection.scalars(accepted)}
+
+
+def _named(connection: Connection, uids: Iterable[str]) -> set[int]:
+    """The runs of these identities that the database has."""
+    queries = (select(t.runs.c.id).where(t.runs.c.uid.in_(batch)) for batch in batches(sorted(set(uids))))
+    return {number for query in queries for number in connection.scalars(query)}
 
 
 def _only_in(connection: Connection, runs: list[int]) -> int:

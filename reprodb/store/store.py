@@ -444,19 +444,31 @@ class Store:
             )
         sqlite.copy(self.location.path, path)
 
-    def prune(self, *, keep_runs: int, older_than: datetime | None = None, dry_run: bool = False) -> Pruned:
+    def prune(
+        self,
+        *,
+        keep_runs: int,
+        older_than: datetime | None = None,
+        dry_run: bool = False,
+        blessed: Iterable[str] = (),
+    ) -> Pruned:
         """Drops old runs whole, and what they alone held.
 
         Of each suite the newest `keep_runs` runs stay, those that started after `older_than`, and every run
-        with a result that was ever blessed or is the last accepted one of its scope.
+        with a result that was ever blessed or is the last accepted one of its scope. `blessed` are the uids
+        of runs that a ledger names: a blessing that came with the suite's commit is in no table here.
         """
         from reprodb.store.prune import prune
 
         if keep_runs < 1:
             raise UsageError(f"keeping {keep_runs} runs", allowed="1 or more")
         if dry_run:
-            return self.read(lambda connection, _: prune(connection, keep_runs, older_than, dry_run=True))
-        pruned = self.write(lambda connection, _: prune(connection, keep_runs, older_than, dry_run=False))
+            return self.read(
+                lambda connection, _: prune(connection, keep_runs, older_than, dry_run=True, blessed=blessed)
+            )
+        pruned = self.write(
+            lambda connection, _: prune(connection, keep_runs, older_than, dry_run=False, blessed=blessed)
+        )
         self._known.forget()
         self._seen = Seen()
         self._begun.clear()

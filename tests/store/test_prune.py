@@ -45,6 +45,17 @@ def counts(store: Store) -> dict[str, int]:
         }
 
 
+def test_runs_that_a_ledger_names_stay(database: str) -> None:
+    """Blessed on another machine, the decision came with a commit: no table here has it."""
+    with open_store(database, write=True) as store:
+        runs = [night(store, number, f"0x{number:08x}") for number in range(1, 5)]
+        named = (store.run(runs[1]).uid, "f" * 32)
+        for dry in (True, False):
+            pruned = store.prune(keep_runs=1, blessed=named, dry_run=dry)
+            assert (pruned.runs, pruned.protected) == ((runs[0], runs[2]), (runs[1],))
+        assert store.check() == ()
+
+
 def test_old_runs_go_with_what_they_alone_held(database: str) -> None:
     with open_store(database, write=True) as store:
         night(store, 1, "0x00000001")
