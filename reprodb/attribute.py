@@ -61,6 +61,8 @@ def _layer(name: str, details: Iterable[str]) -> Layer:
 
 def _changes(before: Pairs, after: Pairs) -> list[str]:
     """`BLOCKS 1024 → 2048` for each name whose value differs; a side without the name shows `unset`."""
+    if before == after:
+        return []
     old, new = dict(before), dict(after)
     names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
     return [f"{name} {old.get(name, 'unset')}{_ARROW}{new.get(name, 'unset')}" for name in names]
@@ -98,6 +100,8 @@ def shapes_differ(old: Kernel, new: Kernel) -> bool:
 
 
 def _shape_changes(old: Kernel, new: Kernel) -> list[str]:
+    if old is new:  # a database reads equal kernels as one
+        return []
     details = _changes(_shape_values(old), _shape_values(new))
     if len(old.stages) != len(new.stages):
         details.append(f"{len(old.stages)} stages{_ARROW}{len(new.stages)}")
@@ -183,6 +187,8 @@ def _flags(build: Build) -> list[str]:
 
 
 def _flag_changes(before: Result, after: Result, old: Build, new: Build) -> list[str]:
+    if old is new:
+        return []
     details = _profile_changes(old.profile, new.profile)
     shaping = {*before.kernel.shape_defines, *after.kernel.shape_defines}
     details += _changes(
