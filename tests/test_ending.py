@@ -173,15 +173,26 @@ def test_a_ctrl_c_lost_in_a_callback_comes_again() -> None:
 
 
 def test_where_ctrl_c_is_ignored_the_lost_signal_was_sigterm() -> None:
-    from reprodb.cli.flow import terminated_as_interrupt
-
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with pytest.raises(KeyboardInterrupt), ending.interrupts_heard(), terminated_as_interrupt():
+        with pytest.raises(KeyboardInterrupt), ending.interrupts_heard(), ending.terminated_as_interrupt():
             _swallowed(signal.SIGTERM)
             _ends()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_sigterm_ends_any_command_as_ctrl_c_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also before it has begun to work, when Python's own answer would be to die without a word."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def command() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        _ends()
+
+    assert ending.code_of(command) == ending.INTERRUPTED
+    assert capsys.readouterr().err == "reprodb: interrupted\n"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_other_lost_errors_are_shown_as_before() -> None:

@@ -228,7 +228,8 @@ def _record(wanted: Wanted, options: RunOptions, database: Store, said: Listener
     """Execute and record; the number of the run."""
     from reprodb.atlas.source import SUITE
     from reprodb.atlas.survey import carry_out
-    from reprodb.cli.flow import opened_bench, terminated_as_interrupt, utc_now
+    from reprodb.cli.ending import terminated_as_interrupt
+    from reprodb.cli.flow import opened_bench, utc_now
     from reprodb.domain import Run
     from reprodb.environment import host_environment
 

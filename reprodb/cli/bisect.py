@@ -109,7 +109,7 @@ def bisect(
 
     Exit 0 with an answer, 4 without: the ends show the same, or one nothing, or a change does not come again.
     """
-    from reprodb.cli.flow import terminated_as_interrupt
+    from reprodb.cli.ending import terminated_as_interrupt
     from reprodb.cli.progress import listener
     from reprodb.hunt import hunt
     from reprodb.render import bisect as render

@@ -94,7 +94,7 @@ def check(
     of `diff`; a suite that is new in these commits has nothing to compare with, and exits 0.
     """
     from reprodb.cli import judging
-    from reprodb.cli.flow import terminated_as_interrupt
+    from reprodb.cli.ending import terminated_as_interrupt
     from reprodb.cli.progress import listener
     from reprodb.profiles import bundled_profiles
     from reprodb.repository import Repository

@@ -32,7 +32,9 @@ def code_of(command: Callable[[], object]) -> int:
     """
     try:
         try:
-            command()
+            # From the first moment on: compilers are looked for before anything is planned, in processes.
+            with terminated_as_interrupt():
+                command()
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -133,6 +135,23 @@ def interrupts_heard() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+
+
+@contextmanager
+def terminated_as_interrupt() -> Iterator[None]:
+    """While this runs, SIGTERM ends work as Ctrl-C does: what is complete is kept and workers go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # --- A reader that leaves ----------------------------------------------------------------------

@@ -77,7 +77,8 @@ def explain(
 
     Exit 0 where every row whose bits differ is explained (or none differs), 4 where one is not.
     """
-    from reprodb.cli.flow import RunOptions, opened_bench, terminated_as_interrupt
+    from reprodb.cli.ending import terminated_as_interrupt
+    from reprodb.cli.flow import RunOptions, opened_bench
     from reprodb.cli.progress import listener
     from reprodb.cli.rows import common_rows
     from reprodb.experiments import Laboratory, Workshop

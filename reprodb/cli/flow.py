@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from reprodb.cli.ending import terminated_as_interrupt
 from reprodb.cli.progress import Listener
 from reprodb.domain import CanaryOutcome, Kernel, Lane, LeftOut, Profile, Result, Run, Suite, left_out_words
 from reprodb.errors import ExecutionError, ReprodbError, ToolchainError, UsageError
@@ -462,20 +461,3 @@ def _nothing(plan: Plan, lane: Lane) -> ReprodbError:
             more = f" and {len(names) - 5} more" * (len(names) > 5)
             elsewhere.append(f"{device} runs {', '.join(names[:5])}{more}")
     return UsageError("nothing to run: no kernel and case is selected", remedy="; ".join(elsewhere))
-
-
-@contextmanager
-def terminated_as_interrupt() -> Iterator[None]:
-    """While this runs, SIGTERM ends work as Ctrl-C does: what is complete is kept and workers go."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

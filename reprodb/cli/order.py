@@ -107,7 +107,8 @@ def measured(options: RunOptions, n: int | None, *, every_pair: bool = False) ->
     """A result with its fingerprint for each kernel, case and profile, sorted by them."""
     from dataclasses import replace
 
-    from reprodb.cli.flow import make_plan, opened_bench, terminated_as_interrupt
+    from reprodb.cli.ending import terminated_as_interrupt
+    from reprodb.cli.flow import make_plan, opened_bench
     from reprodb.cli.progress import listener
     from reprodb.suite import bundled_suite, resized
 

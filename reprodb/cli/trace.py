@@ -132,7 +132,8 @@ def _traced(
     limit: int,
     quiet: bool,
 ) -> Trace:
-    from reprodb.cli.flow import RunOptions, opened_bench, terminated_as_interrupt
+    from reprodb.cli.ending import terminated_as_interrupt
+    from reprodb.cli.flow import RunOptions, opened_bench
     from reprodb.cli.progress import listener
     from reprodb.experiments import Laboratory, Workshop
     from reprodb.recovery import Compilers, Library
