@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Table, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reprodb import codec
@@ -39,6 +39,8 @@ T = TypeVar("T")
 # one of them needs many.
 _SMALL_ELEMENTS = 16
 _TOGETHER = 1000
+# Results of runs that were recorded at the same time lie among each other, so many at most to one of a run's.
+_SPREAD = 4
 
 
 @dataclass(slots=True)
@@ -185,23 +187,23 @@ def _read_outputs(
 ) -> dict[int, tuple[Output, ...]]:
     """The outputs of each result, in order."""
     found: dict[int, list[Output]] = {}
-    for batch in batches(list(repetitions)):
+    for numbers in _stretches(sorted(repetitions)):
         digests: dict[tuple[int, int], list[str]] = {}
         links = (
             select(t.output_patterns.c.result_id, t.output_patterns.c.place, t.patterns.c.digest)
             .join(t.patterns, t.patterns.c.id == t.output_patterns.c.pattern_id)
-            .where(t.output_patterns.c.result_id.in_(batch))
+            .where(_of(t.output_patterns.c.result_id, numbers))
             .order_by(t.output_patterns.c.result_id, t.output_patterns.c.place, t.output_patterns.c.number)
         )
         for result_id, place, digest in connection.execute(links):
             digests.setdefault((result_id, place), []).append(digest)
         query = (
-            select(*t.outputs.c)
-            .where(t.outputs.c.result_id.in_(batch))
+            select(t.outputs)
+            .where(_of(t.outputs.c.result_id, numbers))
             .order_by(t.outputs.c.result_id, t.outputs.c.place)
         )
         with whole("an output"):
-            rows = connection.execute(query).all()
+            rows = [row for row in connection.execute(query) if row.result_id in repetitions]
         _fill(connection, seen.layouts, t.layouts, [r.layout_id for r in rows], _layout)
         small: dict[str, None] = {}
         for row in rows:
@@ -213,6 +215,23 @@ def _read_outputs(
         for group in batches(list(small), _TOGETHER):
             seen.together.update(dict.fromkeys(group, tuple(group)))
     return {number: tuple(outputs) for number, outputs in found.items()}
+
+
+def _dense(numbers: Sequence[int]) -> bool:
+    return numbers[-1] - numbers[0] < _SPREAD * len(numbers)
+
+
+def _stretches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Sorted numbers in parts, one query each: those of a run lie together and are one part."""
+    return iter((numbers,)) if numbers and _dense(numbers) else batches(numbers)
+
+
+def _of(column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+    """The rows of these sorted numbers, and of others between them where they lie close together.
+
+    A list of a thousand numbers makes PostgreSQL read the whole table: a range is a stretch of its index.
+    """
+    return column.between(numbers[0], numbers[-1]) if _dense(numbers) else column.in_(numbers)
 
 
 def _output(layout: Layout, row: Row[Any], digests: Sequence[str], repetitions: int) -> Output:

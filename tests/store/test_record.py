@@ -243,3 +243,19 @@ def test_a_server_may_answer_for_results_before_its_disk_has_them(postgresql_url
     with open_store(emptied(postgresql_url), write=True) as store:
         assert [store.write(waits, durable=durable) for durable in (False, True)] == ["off", "on"]
         assert store.read(waits) == "on"
+
+
+@pytest.mark.parametrize("runs", [2, 9])
+def test_results_among_those_of_other_runs_are_read_as_their_own(database: str, runs: int) -> None:
+    """Recorded in turn: close together they are read as one range, further apart number by number."""
+    with open_store(database, write=True) as store:
+        begun = [store.begin(new_run(number)) for number in range(runs)]
+        for place in range(5):
+            for number, run_id in enumerate(begun):
+                bits = f"0x{100 * number + place:08x}"
+                store.record(run_id, make_result([bits] * 100, kernel="k", profile=f"p{place}"))
+        for number, run_id in enumerate(begun):
+            found = [(r.profile, r.outputs[0].first_bits) for r in store.results(run_id)]
+            assert found == [(f"p{place}", f"0x{100 * number + place:08x}") for place in range(5)]
+        past = [(r.outputs[0].first_bits, run.id) for run, r in store.history("k", profile="p3")]
+        assert past == [(f"0x{100 * n + 3:08x}", begun[n]) for n in reversed(range(runs))]
