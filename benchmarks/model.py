@@ -14,6 +14,7 @@ from reprodb.artifacts import ArtifactStore
 from reprodb.build import build_all, request
 from reprodb.domain import Artifact, Case, Kernel
 from reprodb.executors.model.engine import Limits, ModelExecutor, run
+from reprodb.executors.model.machine import Host
 from reprodb.executors.task import Task
 from reprodb.inputs import generate
 from reprodb.profiles import bundled_profiles, load_profiles
@@ -74,13 +75,13 @@ def _each(spread: Spread) -> Spread:
     return Spread(*(figure / REPETITIONS for figure in (spread.low, spread.median, spread.high)))
 
 
-def _hundred(artifact: Artifact, kernel: Kernel) -> Row:
-    """All repetitions of the tree as published, each of them executed."""
+def _hundred(artifact: Artifact, kernel: Kernel, host: Host, words: str) -> Row:
+    """All repetitions of the tree as published, each of them executed, by code for that CPU."""
     import numpy as np
 
     case = kernel.cases[0]
     array = generate(case.inputs[0])
-    program = ModelExecutor().program(kernel.name, artifact.ptx or "", kernel.stages, artifact)
+    program = ModelExecutor(host=host).program(kernel.name, artifact.ptx or "", kernel.stages, artifact)
 
     def ours() -> object:
         return run(program, case.buffers, {"x": array}, case.n, ORDERS, 0)
@@ -91,8 +92,8 @@ def _hundred(artifact: Artifact, kernel: Kernel) -> Row:
         return None
 
     return pair(
-        f"{ORDERS} repetitions of the tree, n = {case.n:,}", ours, f"numpy x*x+0.25, sum, {ORDERS} times",
-        numpy_sum, lane="modelled", goal=0.35,
+        f"{ORDERS} repetitions of the tree, n = {case.n:,}{words}", ours,
+        f"numpy x*x+0.25, sum, {ORDERS} times", numpy_sum, lane="modelled", goal=0.35,
     )  # fmt: skip
 
 
@@ -148,10 +149,13 @@ def _timed(call: Callable[[], Any]) -> Callable[[], float]:
 def rows() -> list[Row]:
     artifact, kernel = tree()
     case = kernel.cases[0]
+    here = Host.this()
+    avx2 = [Host("x86-64-v3", "", fma=True)] if "+avx2" in here.features else []
     return [
         _one_size(artifact, kernel, case, goal=0.005),
         _one_size(artifact, kernel, sized(case, LARGE), goal=0.06),
-        _hundred(artifact, kernel),
+        _hundred(artifact, kernel, here, ""),
+        *(_hundred(artifact, kernel, host, ", code for AVX2 alone") for host in avx2),
         _orders("sum_squares_atomic"),
         _peak("sum_squares_tree"),
         _peak("sum_global_atomic"),
