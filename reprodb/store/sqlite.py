@@ -127,6 +127,7 @@ def create(path: Path, schema: migrate.Schema = migrate.SCHEMA) -> None:
                 with engine.begin() as connection:
                     connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
                     migrate.upgrade(connection, schema)
+                _settle(engine)
             finally:
                 engine.dispose()
             with new.open("rb") as file:
@@ -138,11 +139,28 @@ def create(path: Path, schema: migrate.Schema = migrate.SCHEMA) -> None:
             except OSError:  # a file system without links
                 if not path.exists():
                     new.rename(path)
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{path} cannot be made: {error}", remedy="free some space, or name another"
+        ) from None
     except OSError as error:
         raise StoreError(
             f"{path} cannot be made: {error.strerror}",
             remedy="make its folder writable, or name another with --db",
         ) from None
+
+
+def _settle(engine: Engine) -> None:
+    """All that was committed into the file itself: the log beside it stays behind when the file moves.
+
+    Closing would do it too, and say nothing where the disk is full. Raises sqlite3.Error.
+    """
+    with engine.connect() as connection:
+        cursor = connection.connection.cursor()
+        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        ((_, frames, moved),) = cursor.fetchall()
+        if frames != moved:
+            raise sqlite3.OperationalError(f"{frames - moved} of {frames} pages could not be written")
 
 
 def connect(path: Path, *, write: bool) -> Engine:

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
 from reprodb.errors import Exit, StoreError, UsageError
 from reprodb.store import migrate, open_store
@@ -191,6 +192,28 @@ def test_reading_changes_nothing(made: Path) -> None:
             store.begin(new_run(2))
     assert made.read_bytes() == before
     assert names(made.parent) == [made.name]
+
+
+def test_a_database_that_cannot_be_written_whole_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that is full just then: what was committed did not get from the log into the file."""
+    real = migrate.upgrade
+    readers: list[sqlite3.Connection] = []
+
+    def held(connection: Connection, schema: migrate.Schema) -> None:
+        (file,) = tmp_path.glob(".*/new.db")
+        readers.append(sqlite3.connect(file, isolation_level=None))
+        readers[0].execute("BEGIN")
+        readers[0].execute("SELECT count(*) FROM sqlite_master").fetchone()
+        real(connection, schema)
+
+    monkeypatch.setattr(migrate, "upgrade", held)
+    with pytest.raises(StoreError, match=r"x.db cannot be made: \d+ of \d+ pages could not") as caught:
+        open_store(str(tmp_path / "x.db"), write=True)
+    assert "free some space" in caught.value.remedy
+    readers[0].close()
+    assert names(tmp_path) == []
 
 
 # --- Where a database is -----------------------------------------------------------------------
