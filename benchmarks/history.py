@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 
-from benchmarks.harness import Row, Spread, pair
+from benchmarks.harness import Row, Spread, pair, seconds
 from reprodb.domain import Result, Run
 from reprodb.store import open_store
 from reprodb.store.opening import upgrade
@@ -25,6 +26,8 @@ A_NIGHT = 2000
 PROFILES = 10
 MOVED_A_NIGHT = 20  # results with bits that nobody has seen before
 MOST_BYTES = 400  # a result
+SITE_NIGHTS = 60
+SITE_ROWS = 30  # three kernels under ten profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,10 @@ def _night(rows: list[Result], number: int, moved: int) -> list[Result]:
     return found
 
 
-def _record(store: Store, results: list[Result], number: int) -> int:
+def _record(store: Store, results: list[Result], number: int, kind: str = "run") -> int:
     began = STARTED + timedelta(days=number)
-    run = replace(make_run(number), uid=f"night-{number:06}", id=None, started_at=began, finished_at=None)
+    run = replace(make_run(number), uid=f"night-{number:06}", kind=kind, id=None, started_at=began)
+    run = replace(run, finished_at=None)
     run_id = store.begin(run)
     store.record_many(run_id, [(result, None) for result in results])
     store.finish(run_id, 0, began + timedelta(hours=1))
@@ -75,6 +79,42 @@ def installed(folder: Path) -> dict[str, str]:
     """The environment with compiled bytecode, as an installation has it, kept in this folder."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+
+
+def _night_accepted(location: str, number: int) -> None:
+    """One nightly of a site: a few rows, one of them moved, the others accepted."""
+    rows = _night(suite_rows()[:SITE_ROWS], number, moved=1)
+    with open_store(location, write=True) as store:
+        run_id = _record(store, rows, number, kind="nightly")
+        seen = number % SITE_ROWS
+        store.accept(r.id for place, r in enumerate(store.results(run_id)) if r.id and place != seen)
+
+
+def _site(kind: Database, folder: Path) -> Row:
+    """The site of a folder that is there already after one more night, against the same site from nothing."""
+    from reprodb.cli.show import site
+
+    def build(out: Path) -> None:
+        with redirect_stdout(StringIO()):
+            site(out, db=location)
+
+    location = kind.make("site")
+    for number in range(SITE_NIGHTS):
+        _night_accepted(location, number)
+    kept, anew = [], []
+    build(folder / "site")
+    for number in range(SITE_NIGHTS, SITE_NIGHTS + 3):
+        _night_accepted(location, number)
+        kept.append(seconds(lambda: build(folder / "site")))
+        anew.append(seconds(lambda out=folder / f"site-{number}": build(out)))  # type: ignore[misc]
+    return Row(
+        f"{kind.name}: site after one more night of {SITE_ROWS}",
+        "-",
+        Spread.of(kept),
+        f"all {SITE_NIGHTS + 1} nights from nothing",
+        Spread.of(anew),
+        Spread.of([a / b for a, b in zip(kept, anew, strict=True)]),
+    )
 
 
 def _command(environment: dict[str, str], database: str, *words: str) -> Callable[[], object]:
@@ -152,7 +192,8 @@ def databases(folder: Path) -> Iterator[tuple[Database, ...]]:
 def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as name, databases(folder := Path(name)) as kinds:
         environment = installed(folder)
-        return [row for kind in kinds for row in _rows(kind, environment)]
+        found = [row for kind in kinds for row in _rows(kind, environment)]
+        return found + [_site(kind, folder / kind.name) for kind in kinds]
 
 
 def _rows(kind: Database, environment: dict[str, str]) -> list[Row]:
