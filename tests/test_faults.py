@@ -5,6 +5,7 @@ Other faults have their tests where the part is that suffers them; docs/reliabil
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -70,7 +71,9 @@ def killed(home: Path, database: Path, stage: int, moment: float, seconds: float
 
     `moment`, from 0 to 1, is how far into the stage. Returns the exit code, 0 where it ended before.
     """
-    with subprocess.Popen(command(home, database), stdout=-3, stderr=subprocess.PIPE, text=True) as process:
+    environ = {**os.environ, "TMPDIR": str(home)}  # what a killed process leaves is not left in /tmp
+    asked = command(home, database)
+    with subprocess.Popen(asked, stdout=-3, stderr=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stderr is not None
         if stage == 0:
             time.sleep(moment * seconds / 2)

@@ -265,10 +265,11 @@ if __name__ == "__main__":
 """
 
 
-def test_no_worker_outlives_a_killed_parent() -> None:
+def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PARENT]
     root = Path(__file__).parent.parent
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as parent:
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}  # what a killed process leaves is not left in /tmp
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, env=environ) as parent:
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         time.sleep(0.3)
