@@ -163,19 +163,19 @@ def _settle(engine: Engine) -> None:
             raise sqlite3.OperationalError(f"{frames - moved} of {frames} pages could not be written")
 
 
+def _writable(path: Path) -> bool:
+    return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+def _read_only(path: Path) -> str:
+    """The mode of a file that is only read. WAL needs a file beside it, which a read-only folder cannot have."""
+    return "ro" if _writable(path) or _has_journal(path) else "ro&immutable=1"
+
+
 def connect(path: Path, *, write: bool) -> Engine:
     """An engine on the file. It never makes one; opened for reading it refuses every change."""
     network = network_file_system(path) is not None
-    writable = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
-    if write and not path.exists():
-        mode = "rwc"
-    elif writable:
-        mode = "rw"
-    elif _has_journal(path):
-        mode = "ro"
-    else:
-        # WAL needs a file beside it even to read, which a read-only folder cannot have.
-        mode = "ro&immutable=1"
+    mode = "rwc" if write and not path.exists() else "rw" if _writable(path) else _read_only(path)
     address = f"{path.absolute().as_uri()}?mode={mode}"
 
     def dial() -> sqlite3.Connection:
@@ -217,7 +217,9 @@ def copy(path: Path, target: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             new = Path(folder) / "copy.db"
-            source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+            source = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={_read_only(path)}", uri=True, timeout=BUSY_SECONDS
+            )
             with closing(source), closing(sqlite3.connect(new)) as copied:
                 source.backup(copied)
                 copied.execute("PRAGMA journal_mode = DELETE")

@@ -170,6 +170,9 @@ def test_a_read_only_database_can_be_read_and_not_written(public: Path) -> None:
         with open_store(str(public)) as store:
             assert len(store.results(1)) == 1
             assert store.check() == ()
+            with tempfile.TemporaryDirectory() as own:
+                store.backup(Path(own) / "copy.db")
+                assert (Path(own) / "copy.db").stat().st_size >= public.stat().st_size
         with pytest.raises(StoreError, match="cannot be written"):
             open_store(str(public), write=True)
         with pytest.raises(StoreError, match="cannot be made"):
