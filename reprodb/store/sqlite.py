@@ -168,7 +168,7 @@ def _writable(path: Path) -> bool:
 
 
 def _read_only(path: Path) -> str:
-    """The mode of a file that is only read. WAL needs a file beside it, which a read-only folder cannot have."""
+    """The mode to read a file in. WAL needs a file beside it, which a read-only folder cannot have."""
     return "ro" if _writable(path) or _has_journal(path) else "ro&immutable=1"
 
 
