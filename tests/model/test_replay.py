@@ -16,6 +16,7 @@ from reprodb.build import build_each, request
 from reprodb.domain import Artifact, Buffer, Case, Kernel, Role, Stage
 from reprodb.executors.arrays import Arrays
 from reprodb.executors.base import ExecutorOptions, open_executor
+from reprodb.executors.model import arrivals
 from reprodb.executors.model.engine import Limits, ModelExecutor, run
 from reprodb.inputs import generate
 from reprodb.profiles import bundled_profiles, load_profiles
@@ -401,6 +402,19 @@ def test_what_is_kept_is_bounded(executor: ModelExecutor) -> None:
         seeds=5, limits=limits,
     )  # fmt: skip
     assert "its writes are too many to be kept" in told
+
+
+def test_very_large_grids_are_executed_in_full(
+    executor: ModelExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept of each warp would be too much."""
+    monkeypatch.setattr(arrivals, "WARPS", 71)
+    launch = [stage("bins", 24, 70, "<x", "n", "out")]  # of three warps each
+    n = 24 * 70
+    _, told = same(
+        executor, compiled(KERNELS, "bins"), launch, {"out": ("float32", 7)}, {"x": values(n)}, n, seeds=2
+    )
+    assert "its grid has more than 71 warps" in told
 
 
 def test_an_error_while_a_stage_is_recorded_is_the_same_error(executor: ModelExecutor) -> None:

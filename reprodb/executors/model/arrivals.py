@@ -14,7 +14,7 @@ from reprodb.executors.model.launches import StageRun
 from reprodb.executors.model.machine import Compiled
 
 TURNS = 16 << 20  # bytes of how turns ended
-WARPS = 1 << 20  # of a grid that is recorded
+WARPS = 1 << 18  # of a grid that is recorded
 
 
 @dataclass(frozen=True, slots=True)
