@@ -225,6 +225,7 @@ class MatrixGroup:
     witness: str  # short SHA-256 over the witnesses, "" without any
     distinct: int
     reference: bool  # holds the reference's bits
+    unreferenced: tuple[str, ...] = ()  # those of its profiles that have no reference of their own
 
 
 @dataclass(frozen=True, slots=True)

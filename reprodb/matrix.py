@@ -30,7 +30,9 @@ def _key(result: Result) -> Key:
     return tuple((o.name, frozenset(p.sha256 for p in o.patterns)) for o in result.outputs)
 
 
-def _group(results: list[Result], names: dict[int, str], references: set[Key]) -> MatrixGroup:
+def _group(
+    results: list[Result], names: dict[int, str], references: References, wanted: set[Key]
+) -> MatrixGroup:
     first = results[0]
     outputs = first.results
     witnesses = first.witnesses
@@ -44,7 +46,8 @@ def _group(results: list[Result], names: dict[int, str], references: set[Key]) -
         run_hash=hex64(top.run_hash) if top else "",
         witness=content_key("reprodb.matrix", *(o.sha256 for o in witnesses))[:16] if witnesses else "",
         distinct=max((o.distinct for o in outputs), default=0),
-        reference=_key(first) in references,
+        reference=_key(first) in wanted,
+        unreferenced=tuple(names[id(r)] for r in results if r.row not in references),
     )
 
 
@@ -82,7 +85,7 @@ def _row(kernel: str, case: str, results: list[Result], references: References) 
         kernel=kernel,
         case=case,
         guaranteed=any(r.kernel.determinism.guaranteed for r in results),
-        groups=tuple(_group(group, names, wanted) for group in by_bits.values()),
+        groups=tuple(_group(group, names, references, wanted) for group in by_bits.values()),
         code_groups=tuple(tuple(names[id(r)] for r in group) for group in by_code.values()),
         inert=tuple(found for group in by_code.values() if (found := _inert(group, names))),
         no_result=tuple((names[id(r)], r.status.value) for r in results if r.status is not Status.OK),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from reprodb.compare import matrix
 from reprodb.domain import Code, Determinism, Lane, Profile, Result, Role, Status, Toolchain
+from reprodb.render.matrix import table
 from tests.builders import (
     ATOMIC_TOTAL,
     NVRTC_12,
@@ -66,6 +67,17 @@ def test_the_group_with_the_references_bits_is_marked() -> None:
     default, other = built("default"), built("fast", ATOMIC_TOTAL)
     (row,) = matrix((default, other), {default.row: (built("default"), make_run(1), "accepted")})
     assert [(g.profiles, g.reference) for g in row.groups] == [(("default",), True), (("fast",), False)]
+
+
+def test_a_row_without_a_reference_has_no_star() -> None:
+    """A condition seen for the first time has another row's bits, and held none of its own."""
+    plain = built("default")
+    stressed = replace(built("default"), condition="poison-00")
+    shown = table(matrix((plain, stressed), {plain.row: (built("default"), make_run(1), "accepted")}))
+    (row,) = shown.rows
+    cells = {cell.profile: (cell.label, cell.reference) for cell in row.cells if cell}
+    assert cells == {"default [plain]": ("A", True), "default [poison-00]": ("A", False)}
+    assert shown.has_reference
 
 
 def test_a_switch_that_changed_nothing_is_inert() -> None:

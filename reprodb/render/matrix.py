@@ -150,9 +150,9 @@ def _row(row: MatrixRow, profiles: tuple[str, ...], flags: Flags) -> TableRow:
     for group in row.groups:
         for profile in group.profiles:
             shown = label.get(group.profiles, "~")
-            cells[profile] = Cell(
-                profile, shown, code.get(profile), group.distinct, group.reference, flag=flag(profile)
-            )
+            # A profile that was compared with nothing held nothing, whatever another one's reference is.
+            held = group.reference and profile not in group.unreferenced
+            cells[profile] = Cell(profile, shown, code.get(profile), group.distinct, held, flag=flag(profile))
     return TableRow(row, tuple(cells.get(profile) for profile in profiles), legends)
 
 
