@@ -19,12 +19,12 @@ def assembler() -> str:
     return found
 
 
-def assemble(ptx: str, path: Path, level: int = 3) -> Path:
-    """`path` becomes the cubin, optimised at a level of 0 to 3; ptxas's own words where it refuses."""
+def assemble(ptx: str, path: Path) -> Path:
+    """`path` becomes the cubin; ptxas's own words where it refuses."""
     source = path.with_suffix(".ptx")
     source.write_text(ptx)
     done = subprocess.run(
-        [assembler(), "-arch=sm_90", f"-O{level}", str(source), "-o", str(path)],
+        [assembler(), "-arch=sm_90", str(source), "-o", str(path)],
         capture_output=True,
         text=True,
         check=False,
