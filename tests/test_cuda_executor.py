@@ -13,11 +13,13 @@ from reprodb.domain import (
     ArgKind,
     Buffer,
     CodeOrigin,
+    Device,
     Kernel,
     Lane,
     Role,
     Samples,
 )
+from reprodb.environment import Gpus
 from reprodb.errors import ExecutionError
 from reprodb.executors import cuda
 from reprodb.executors.arrays import Arrays
@@ -321,7 +323,8 @@ def test_no_elements_at_all() -> None:
     assert run(executor, a_kernel(case=a_case(n=0))).outputs[0].patterns == (word(0.0),)
 
 
-def test_the_device_is_read_from_the_context() -> None:
+def test_the_device_is_read_from_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "find_gpus", Gpus)
     executor, _ = executor_of()
     platform = executor.platform()
     assert platform.lane is Lane.MEASURED
@@ -330,3 +333,13 @@ def test_the_device_is_read_from_the_context() -> None:
     assert (platform.device.arch, platform.device.sm_count) == ("sm_90", 132)
     assert (platform.cuda_driver, platform.cuda_runtime) == ("13.0", "12.9")
     assert dict(platform.libraries)["cupy"] == "14.2.0"
+
+
+def test_the_devices_uuid_is_the_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy ends it at the first zero byte: an H200 was recorded as `GPU-b7f4799b-e88b---`."""
+    whole = "GPU-b7f4799b-e88b-00aa-bbcc-ddeeff001122"
+    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus((Device("Fake GPU", whole, "9.0", 132, 1, 0),)))
+    executor, _ = executor_of()
+    device = executor.platform().device
+    assert device is not None
+    assert device.uuid == whole

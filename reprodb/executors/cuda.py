@@ -17,7 +17,7 @@ import numpy as np
 
 from reprodb.compositions import Composed
 from reprodb.domain import Artifact, Case, CodeOrigin, Device, Input, Kernel, Lane, Pairs, Samples, Stage
-from reprodb.environment import check_cupy, dotted, driver_version, format_uuid
+from reprodb.environment import check_cupy, dotted, driver_version, find_gpus, format_uuid
 from reprodb.errors import ExecutionError
 from reprodb.executors import difference
 from reprodb.executors.arrays import PROBE, Arrays
@@ -167,12 +167,17 @@ class CudaExecutor:
         name = found["name"]
         return Device(
             name=name.decode() if isinstance(name, bytes) else str(name),
-            uuid=format_uuid(bytes(found["uuid"])),
+            uuid=self._uuid(bytes(found["uuid"])),
             compute_capability=f"{found['major']}.{found['minor']}",
             sm_count=int(found["multiProcessorCount"]),
             memory=int(found["totalGlobalMem"]),
             index=self._ordinal,
         )
+
+    def _uuid(self, seen: bytes) -> str:
+        """The driver's word for it: what CuPy sees ends at the first zero byte."""
+        devices = find_gpus().devices
+        return devices[self._ordinal].uuid if self._ordinal < len(devices) else format_uuid(seen)
 
     def platform(self) -> Platform:
         with self._calls("reading versions"):
