@@ -138,3 +138,21 @@ def test_the_trees_measured_order_is_the_models_under_every_build(store: Store) 
     assert trees.keys() == PROFILES
     assert {f.digest[:16] for f in trees.values() if f and f.digest} == {"3a1d673ee16d007d"}
     assert all(f is not None and f.distinct == 1 for f in trees.values())
+
+
+def test_the_familys_orders_are_the_models_under_every_build(store: Store) -> None:
+    """The digests are those that `reprodb order NAME --device model` gives at the same sizes."""
+    found: dict[str, set[str]] = {}
+    for row in rows(store, "family-h200"):
+        if row.fingerprint is not None:
+            assert row.fingerprint.distinct == 1, (row.kernel.name, row.profile)
+            found.setdefault(row.kernel.name, set()).add((row.fingerprint.digest or "")[:16])
+    # One tree over threads and blocks has three types and two ways to fold the blocks.
+    assert found == {
+        "sum_bf16": {"5cd9b2b5501a34ad"},
+        "sum_float64": {"5cd9b2b5501a34ad"},
+        "sum_last_block": {"5cd9b2b5501a34ad"},
+        "sum_float4": {"892c8dbb03e317e3"},
+        "sum_warp_shuffle": {"db96f694226c1494"},
+        "sum_tree_fast": {"fa9f19df751ad2a0"},
+    }
