@@ -4,7 +4,9 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
+from importlib import metadata
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +15,8 @@ from benchmarks import compare, hashing, history, model, nightly, startup
 from benchmarks.harness import Row, Spread, figure, goal_words, ratio_words, scale_of
 from benchmarks.tables import RESULTS
 from reprodb.codec import encode
-from reprodb.environment import host_environment
+from reprodb.domain import Environment
+from reprodb.environment import dotted, driver_version, find_gpus, host_environment
 
 WITHOUT_GPU: dict[str, Callable[[], list[Row]]] = {
     "startup": startup.rows,
@@ -29,6 +32,34 @@ def _gpu() -> dict[str, Callable[[], list[Row]]]:
     from benchmarks import gpu, published, reduce
 
     return {"gpu": gpu.rows, "gpu-reduce": reduce.rows, "gpu-nightly": published.rows}
+
+
+def _environment(*, gpu: bool) -> Environment:
+    """Where the figures come from; with the device, and the compilers and libraries of the peers."""
+    found = host_environment()
+    if not gpu:
+        return found
+    import cupy
+
+    gpus = find_gpus()
+    runtime = cupy.cuda.runtime.runtimeGetVersion()
+    peers = (("cupy", cupy.__version__), *_versions("nvidia-cuda-cccl", "cuda-cccl"))
+    return replace(
+        found,
+        device=gpus.devices[0],
+        driver=driver_version(),
+        cuda_driver=gpus.cuda_driver,
+        cuda_runtime=dotted(runtime),
+        libraries=tuple(sorted({*found.libraries, *peers})),
+    )
+
+
+def _versions(*names: str) -> list[tuple[str, str]]:
+    found = []
+    for name in names:
+        with suppress(metadata.PackageNotFoundError):
+            found.append((name, metadata.version(name)))
+    return found
 
 
 def _time(spread: Spread, unit: str) -> str:
@@ -64,7 +95,7 @@ def main() -> int:
     RESULTS.mkdir(exist_ok=True)
     for name, rows in found.items():
         record = {
-            "environment": encode(host_environment()),
+            "environment": encode(_environment(gpu=options.gpu)),
             "rows": [asdict(row) | {"met": row.met} for row in rows],
         }
         (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")

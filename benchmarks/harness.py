@@ -45,6 +45,11 @@ class Row:
         return within and (self.goal_ratio is None or self.ratio.median <= self.goal_ratio)
 
 
+def ratios(mine: list[float], theirs: list[float]) -> Spread:
+    """Ours by theirs, pair by pair as they were timed."""
+    return Spread.of([a / b for a, b in zip(mine, theirs, strict=True)])
+
+
 def scale_of(value: float) -> tuple[float, str]:
     """What seconds are multiplied by, and the unit they are then in, to read best: `0.0048` as `4.8 ms`."""
     return (1.0, "s") if value >= 1 else (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
@@ -96,7 +101,6 @@ def pair(
     for _ in range(rounds):
         mine.append(seconds(ours, clock))
         theirs.append(seconds(peer, clock))
-    ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
     return Row(
-        name, lane, Spread.of(mine), peer_name, Spread.of(theirs), Spread.of(ratios), goal, goal_ratio
+        name, lane, Spread.of(mine), peer_name, Spread.of(theirs), ratios(mine, theirs), goal, goal_ratio
     )  # fmt: skip

@@ -192,15 +192,25 @@ def databases(folder: Path) -> Iterator[tuple[Database, ...]]:
 def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as name, databases(folder := Path(name)) as kinds:
         environment = installed(folder)
-        found = [row for kind in kinds for row in _rows(kind, environment)]
+        filled = [(kind, *_filled(kind)) for kind in kinds]
+        found = [row for kind, large, small in filled for row in _rows(kind, large, small, environment)]
         return found + [_site(kind, folder / kind.name) for kind in kinds]
 
 
-def _rows(kind: Database, environment: dict[str, str]) -> list[Row]:
-    nights = max(2, RESULTS // A_NIGHT)
+def _filled(kind: Database) -> tuple[str, str]:
+    """A database of many nights and one of two."""
     large, small = kind.make("large"), kind.make("small")
-    fill(large, nights, suite_rows())
+    fill(large, _nights(), suite_rows())
     fill(small, 2, suite_rows())
+    return large, small
+
+
+def _nights() -> int:
+    return max(2, RESULTS // A_NIGHT)
+
+
+def _rows(kind: Database, large: str, small: str, environment: dict[str, str]) -> list[Row]:
+    nights = _nights()
     size = kind.size(large) / (nights * A_NIGHT)
     beside = f"beside {nights * A_NIGHT:,} results"
     words = ("history", "kernel_007", "--profile", "profile_3", "--limit", "100")

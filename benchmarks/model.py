@@ -138,8 +138,11 @@ def _lowering(artifact: Artifact, kernel: Kernel) -> Row:
         "lowering, a stage", lower, "the whole build of the kernel", _timed(tree), lane="modelled", rounds=5
     )
     stages = len(kernel.stages)
-    mine = Spread(*(figure / stages for figure in (row.ours.low, row.ours.median, row.ours.high)))
-    return replace(row, ours=mine, goal=0.2)
+
+    def each(spread: Spread) -> Spread:
+        return Spread(*(figure / stages for figure in (spread.low, spread.median, spread.high)))
+
+    return replace(row, ours=each(row.ours), ratio=each(row.ratio), goal=0.2)
 
 
 def _timed(call: Callable[[], Any]) -> Callable[[], float]:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness import Row, Spread, seconds
+from benchmarks.harness import Row, Spread, ratios, seconds
 
 PROFILES = ("default", "no-fmad", "fast-math", "cuda12", "cuda12-no-fmad")
 ROUNDS = 3
@@ -41,8 +41,11 @@ def rows() -> list[Row]:
             folder = Path(name)
             cold.append(seconds(lambda place=folder: _night(place)))  # type: ignore[misc]
             warm.append(seconds(lambda place=folder: _night(place)))  # type: ignore[misc]
-    ratio = Spread.of([w / c for w, c in zip(warm, cold, strict=True)])
     return [
-        Row("nightly, cold", "modelled", Spread.of(cold), "warm", Spread.of(warm), ratio, goal=60),
-        Row("nightly, warm", "modelled", Spread.of(warm), "cold", Spread.of(cold), ratio, goal=30),
+        Row(
+            "nightly, cold", "modelled", Spread.of(cold), "warm", Spread.of(warm), ratios(cold, warm), goal=60
+        ),
+        Row(
+            "nightly, warm", "modelled", Spread.of(warm), "cold", Spread.of(cold), ratios(warm, cold), goal=30
+        ),
     ]
