@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 WIDEST = 1e-2  # a relative tolerance above this says little
 ARCH = "sm_90"
+# What is advised where the inputs are too kind, the plainest first. A double has 29 bits more than a float:
+# terms must lie some 30 binades apart before their sum rounds.
+TELLING: dict[str, tuple[str, dict[str, object]]] = {
+    "'normal'": ("normal", {}),
+    "'wide'": ("wide", {}),
+    "'wide' with binades = 40": ("wide", {"binades": 40}),
+}
 MOST_TERMS = 1 << 24  # inputs beyond this are not generated to be looked at
 
 
@@ -186,8 +193,27 @@ def friendly_remarks(kernel: Kernel) -> Iterator[Remark]:
         if not reason:
             return
         reasons.append(f"{case.name}: {reason}")
-    remedy = "pattern = 'normal' or 'wide'"
-    yield _warning("friendly", kernel, f"no case can show another order ({'; '.join(reasons)})", remedy)
+    text = f"no case can show another order ({'; '.join(reasons)})"
+    yield _warning("friendly", kernel, text, _telling(kernel, kernel.cases[-1]))
+
+
+def _telling(kernel: Kernel, case: Case) -> str:
+    """The first input patterns, two at most, of which the case would show an order; or else more elements."""
+    from reprodb.friendly import SIGNIFICANT, cannot_show
+    from reprodb.inputs import generate, resolve
+
+    helpful = []
+    for words, (pattern, params) in TELLING.items():
+        try:
+            inputs = tuple(
+                resolve(i.name, pattern, i.n, i.dtype, params) if i.dtype in SIGNIFICANT else i
+                for i in case.inputs
+            )
+        except UsageError:  # the type has not so many binades
+            continue
+        if not cannot_show(kernel, replace(case, inputs=inputs), {i.name: generate(i) for i in inputs}):
+            helpful.append(words)
+    return f"pattern = {' or '.join(helpful[:2])}" if helpful else f"more elements than n = {case.n}"
 
 
 # --- Code --------------------------------------------------------------------------------------
