@@ -61,6 +61,13 @@ def test_from_nothing_to_a_green_night(root: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_check_of_a_beginning_finds_nothing(root: Path) -> None:
+    assert reprodb("init", root, "--name", "gpu").code == 0
+    said = reprodb("suite", "check", folder=root)
+    assert said.code == 0, said.out
+    assert said.out.rstrip().endswith("nothing found")
+
+
 def test_what_init_writes_is_valid(root: Path) -> None:
     assert reprodb("init", root, "--name", "gpu").code == 0
     suite = load_suite(root / "kernels")
