@@ -670,6 +670,21 @@ class CanaryOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What a run was asked for, as options say it: what decides its rows, and how each is made and kept."""
+
+    repetitions: int
+    kernels: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    arch: str | None = None
+    stress: tuple[str, ...] = ()
+    orders: bool = True
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One invocation that recorded results. Times are UTC.
 
@@ -692,6 +707,7 @@ class Run:
     canaries: tuple[CanaryOutcome, ...] = ()
     left_out: tuple[LeftOut, ...] = later(())
     not_stressed: Pairs = later(())  # conditions that it was asked for and could not make, with the reason
+    request: Request | None = later(None)  # None: an older reprodb began it
 
     @property
     def complete(self) -> bool:

@@ -239,7 +239,7 @@ def test_sigterm_keeps_what_is_recorded_and_leaves_no_worker(home: Path, tmp_pat
         process.send_signal(signal.SIGTERM)
         said = process.stderr.read()
         assert process.wait(30) == 130, said
-    assert "is incomplete; go on with --resume 1" in said
+    assert "is incomplete; go on with reprodb nightly --resume 1 --suite " in said
     assert children
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from reprodb.executors import choice
 from reprodb.store import open_store
 from tests import shared
 from tests.builders import make_result
+from tests.command import Said, reprodb
 
 SOURCE = """
 extern "C" __global__ void fixed(const float* x, unsigned long long n, float* total)
@@ -155,25 +157,131 @@ def test_an_interrupted_run_keeps_what_is_complete_and_is_resumed(home: Path, tm
                 break
         seen.append(process.stderr.read())
         assert process.wait(20) == 130, seen
-    assert "interrupted: run 2 keeps 2 of 3 results and is incomplete; go on with --resume 2" in seen[-1]
-    assert seen[-1].count("interrupted") == 1
+    assert "interrupted: run 2 keeps 2 of 3 results and is incomplete; go on with " in seen[-1]
+    advice = shlex.split(seen[-1].strip().rpartition("go on with ")[2])
+    assert advice[:4] == ["reprodb", "run", "--resume", "2"]
+    assert not {"--profile", "-n", "--repetitions"} & {*advice}, "the run knows these itself"
+    assert seen[-1].count("interrupted:") == 1
     with open_store(str(database)) as store:
         run = store.run(2)
         assert not run.complete
         kept = {result.kernel.name: result.id for result in store.results(2)}
         assert set(kept) == {"arrival", "fixed"}
     resumed = subprocess.run(
-        [*command(home, database, "--timeout", "2", "--json"), "--resume", "2"],
+        [sys.executable, "-m", *advice, "--timeout", "2", "--json"],
         capture_output=True,
         text=True,
     )
     assert resumed.returncode == int(Exit.NO_ANSWER), resumed.stderr  # the unending kernel has no result
     document = json.loads(resumed.stdout)
     assert (document["run"]["id"], len(document["results"])) == (2, 3)
+    assert {result["repetitions"] for result in document["results"] if result["status"] == "ok"} == {5}
     with open_store(str(database)) as store:
         assert store.run(2).exit_code == int(Exit.NO_ANSWER)
         assert {r.kernel.name: r.id for r in store.results(2)}.items() > kept.items()
         assert len(store.runs()) == 2
+
+
+class Impatient(Silent):
+    """Ctrl-C after the first result."""
+
+    def finished(self, result: Result) -> None:
+        raise KeyboardInterrupt
+
+
+def begun(home: Path, database: Path, asked: RunOptions) -> str:
+    """Begin a run that is interrupted after its first result; what is said of it."""
+    with open_store(str(database), write=True) as store, pytest.raises(KeyboardInterrupt) as stop:
+        record_run(asked, store, Impatient())
+    return str(stop.value)
+
+
+def rows(database: Path) -> set[tuple[str, int]]:
+    with open_store(str(database)) as store:
+        return {(result.kernel.name, result.repetitions) for result in store.results(1)}
+
+
+def again(home: Path, database: Path, *more: object) -> Said:
+    where = ("--suite", home / "suite", "--store", shared.store(), "--db", database)
+    return reprodb("run", "--resume", 1, *where, "--device", "model", *more)
+
+
+def test_a_resumed_run_takes_what_it_was_asked_for_from_its_record(home: Path, tmp_path: Path) -> None:
+    asked = replace(options(home), orders=False, stress=("offset",))
+    begun(home, tmp_path / "db", asked)
+    with open_store(str(tmp_path / "db")) as store:
+        assert store.run(1).request == asked.request
+    done = again(home, tmp_path / "db")
+    assert done.code == 0, done.err
+    with open_store(str(tmp_path / "db")) as store:
+        assert store.run(1).complete
+        assert store.run(1).request == asked.request
+        found = {(r.kernel.name, r.profile, r.condition, r.repetitions) for r in store.results(1)}
+    assert found == {(k, "default", c, 5) for k in ("fixed", "arrival") for c in ("plain", "offset")}
+
+
+@pytest.mark.parametrize(
+    ("more", "was", "now"),
+    [
+        (("--kernel", "fixed"), "--kernel fixed --kernel arrival", "--kernel fixed"),
+        (("--tag", "quick"), "no --tag", "--tag quick"),
+        (("--case", "normal*"), "no --case", "--case 'normal*'"),
+        (("--profile", "no-fmad"), "--profile default", "--profile no-fmad"),
+        (("--arch", "sm_80"), "no --arch", "--arch sm_80"),
+        (("-n", 100), "--repetitions 5", "--repetitions 100"),
+        (("--stress",), "no --stress", "--stress poison-00,poison-ff,offset"),
+        (("--no-orders",), "--orders", "--no-orders"),
+        (("--keep",), "no --keep", "--keep"),
+    ],
+)
+def test_to_resume_with_something_else_is_refused(
+    home: Path, unfinished: Path, more: tuple[object, ...], was: str, now: str
+) -> None:
+    before = rows(unfinished)
+    said = again(home, unfinished, *more)
+    assert (said.code, said.out) == (int(Exit.USAGE), "")
+    assert f"run 1 was asked for {was}, this command asks for {now}\n" in said.err
+    assert "or start a new run" in said.err
+    assert rows(unfinished) == before
+
+
+@pytest.fixture(name="unfinished", scope="module")
+def a_database_with_an_unfinished_run(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    database = tmp_path_factory.mktemp("unfinished") / "db"
+    begun(home, database, options(home))
+    return database
+
+
+def test_to_say_again_what_the_run_was_asked_for_is_fine(home: Path, tmp_path: Path) -> None:
+    begun(home, tmp_path / "db", options(home))
+    done = again(home, tmp_path / "db", "--kernel", "arrival", "--kernel", "fixed", "-n", 5, "--orders")
+    assert done.code == 0, done.err
+    assert rows(tmp_path / "db") == {("fixed", 5), ("arrival", 5)}
+
+
+def test_what_an_interruption_counts_is_the_whole_run(home: Path, tmp_path: Path) -> None:
+    asked = replace(options(home), profiles=("default", "no-fmad"))
+    first = begun(home, tmp_path / "db", asked)
+    assert first == "run 1 keeps 1 of 4 results and is incomplete; go on with --resume 1"
+    second = begun(home, tmp_path / "db", replace(asked, resume="1"))
+    assert second == "run 1 keeps 2 of 4 results and is incomplete; go on with --resume 1"
+
+
+def test_a_run_from_before_requests_were_recorded_says_so(home: Path, tmp_path: Path) -> None:
+    made = recorded(home, tmp_path / "other", options(home, ["fixed"]))
+    with open_store(str(tmp_path / "db"), write=True) as store:
+        store.begin(replace(made.run, finished_at=None, id=None, request=None))
+    done = again(home, tmp_path / "db", "--kernel", "fixed", "-n", 3, "--profile", "default")
+    assert done.code == 0, done.err
+    assert "run 1 does not know what it was asked for: these options hold" in done.err
+    assert rows(tmp_path / "db") == {("fixed", 3)}
+
+
+def test_a_bundle_carries_what_a_run_was_asked_for(home: Path, unfinished: Path, tmp_path: Path) -> None:
+    assert reprodb("export", 1, "-o", tmp_path / "one.reprodb", "--db", unfinished).code == 0
+    assert reprodb("import", tmp_path / "one.reprodb", "--db", tmp_path / "db").code == 0
+    with open_store(str(tmp_path / "db")) as store:
+        assert store.run(1).request == options(home).request
 
 
 def test_a_run_that_is_complete_or_another_suites_is_not_resumed(home: Path, tmp_path: Path) -> None:

@@ -12,7 +12,18 @@ from uuid import uuid4
 
 from reprodb.cli.ending import terminated_as_interrupt
 from reprodb.cli.progress import Listener
-from reprodb.domain import CanaryOutcome, Kernel, Lane, LeftOut, Profile, Result, Run, Suite, left_out_words
+from reprodb.domain import (
+    CanaryOutcome,
+    Kernel,
+    Lane,
+    LeftOut,
+    Profile,
+    Request,
+    Result,
+    Run,
+    Suite,
+    left_out_words,
+)
 from reprodb.errors import ExecutionError, ReprodbError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +63,25 @@ class RunOptions:
     orders: bool = True  # measure the order fingerprints that manifests ask for
     kind: str = "run"
     policy: str = ""
+    again: tuple[str, str] = (
+        "",
+        "",
+    )  # the command's words before and after the `--resume N` that goes on with it
+
+    @property
+    def request(self) -> Request:
+        """What of it a run keeps, so that who resumes it need not say it again."""
+        return Request(
+            self.repetitions,
+            self.kernels,
+            self.tags,
+            self.cases,
+            self.profiles,
+            self.arch,
+            self.stress,
+            self.orders,
+            self.keep,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +126,8 @@ def record_run(
             run = _new_run(options, plan, bench, now)
         else:
             run = _resumed(options.resume, options, database, plan, bench)
+            if run.request is None:
+                listener.said(f"run {run.id} does not know what it was asked for: these options hold")
         listener.stage("canaries")
         canaries = run_canaries(plan, bench)
         for canary in canaries:
@@ -395,25 +427,32 @@ def _new_run(options: RunOptions, plan: Plan, bench: Bench, now: Clock) -> Run:
         seed=options.seed,
         left_out=plan.left_out,
         not_stressed=tuple(_not_stressed(options, bench.where).items()),
+        request=options.request,
     )
 
 
-def _resumed(ref: str, options: RunOptions, database: Store, plan: Plan, bench: Bench) -> Run:
-    """The incomplete run to go on with. Raises UsageError where its rows would not be of one making."""
+def incomplete_run(ref: str, database: Store) -> Run:
+    """The run that `--resume` names. Raises UsageError where there is nothing to go on with."""
     run_id = database.resolve(ref).run_id
     if run_id is None:
         raise UsageError(f"run {ref!r} cannot be resumed", allowed="the number of an incomplete run")
     run = database.run(run_id)
     if run.complete:
         raise UsageError(f"run {run_id} is complete", allowed="the number of an incomplete run")
+    return run
+
+
+def _resumed(ref: str, options: RunOptions, database: Store, plan: Plan, bench: Bench) -> Run:
+    """The incomplete run to go on with. Raises UsageError where its rows would not be of one making."""
+    run = incomplete_run(ref, database)
     now_on, was_on = bench.platform.device, run.environment.device
     before = (run.suite, run.lane.value, was_on.uuid if was_on else "")
     here = (plan.suite.name, bench.where.lane.value, now_on.uuid if now_on else "")
     if before != here:
         was, would_be = (" ".join(part for part in parts if part) for parts in (before, here))
-        raise UsageError(f"run {run_id} is of {was}; this would be {would_be}", remedy="start a new run")
+        raise UsageError(f"run {run.id} is of {was}; this would be {would_be}", remedy="start a new run")
     if options.seed not in (None, run.seed):
-        raise UsageError(f"run {run_id} has another seed", remedy="leave --seed out")
+        raise UsageError(f"run {run.id} has another seed", remedy="leave --seed out")
     return run
 
 
@@ -425,7 +464,7 @@ def _record(plan: Plan, run: Run, bench: Bench, database: Store, listener: Liste
     left = plan if run_id is None else plan.without(database.completed_rows(run_id))
     listener.planned(left)
     seed = run.uid if run.seed is None else str(run.seed)
-    done = 0
+    done = len(plan.rows) - len(left.rows)
     building = bench.ahead.building if bench.ahead else None
     with closing(bench.results(left, seed, Progress(listener.built), building)) as made:
         try:
@@ -438,8 +477,10 @@ def _record(plan: Plan, run: Run, bench: Bench, database: Store, listener: Liste
         except KeyboardInterrupt:
             if run_id is None:
                 raise KeyboardInterrupt("no result was recorded") from None
-            kept = f"run {run_id} keeps {done} of {len(left.rows)} results and is incomplete"
-            raise KeyboardInterrupt(f"{kept}; go on with --resume {run_id}") from None
+            kept = f"run {run_id} keeps {done} of {len(plan.rows)} results and is incomplete"
+            before, after = bench.options.again
+            words = " ".join(word for word in (before, f"--resume {run_id}", after) if word)
+            raise KeyboardInterrupt(f"{kept}; go on with {words}") from None
     if run_id is None:
         raise _nothing(plan, bench.where.lane)
     return run_id

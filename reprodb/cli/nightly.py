@@ -65,6 +65,7 @@ def register(app: typer.Typer) -> None:
 
 
 def nightly(
+    context: typer.Context,
     *,
     suite: SuiteOption = None,
     kernel: KernelOption = None,
@@ -107,6 +108,7 @@ def nightly(
     """
     from reprodb.cli import judging
     from reprodb.cli.flow import RunOptions, head_start, open_database, record_run, utc_now
+    from reprodb.cli.resume import going_on
     from reprodb.cli.timings import Timed
     from reprodb.stress import chosen
 
@@ -135,6 +137,7 @@ def nightly(
         kind="nightly",
         policy=rules.text(),
     )
+    options = going_on(options, context, db)
     log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet or as_json)
     with log as book, ExitStack() as opened:
         watch = Timed(book.listener)
@@ -146,7 +149,7 @@ def nightly(
                 said.said(note)
             ready_to_judge()
             recorded = record_run(options, database, said, ahead=ahead)
-        everything = not (kernel or tag or case)
+        everything = not (options.kernels or options.tags or options.cases)
         watch.stage("compare")
         diff = judge_night(
             database,

@@ -75,6 +75,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
+    context: typer.Context,
     *,
     suite: SuiteOption = None,
     kernel: KernelOption = None,
@@ -109,6 +110,7 @@ def run(
     result is inaccurate, 4 where a result is missing or a canary failed.
     """
     from reprodb.cli.flow import RunOptions, head_start, open_database, record_run, utc_now
+    from reprodb.cli.resume import going_on
     from reprodb.stress import chosen
 
     options = RunOptions(
@@ -133,6 +135,7 @@ def run(
         stress=chosen(stress),
         orders=orders,
     )
+    options = going_on(options, context, db)
     log = journal(LogOptions(log_format, log_level, log_file), quiet=quiet)
     with log as book, ExitStack() as opened:
         with book.listener as said:

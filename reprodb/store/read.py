@@ -117,6 +117,7 @@ def _run(seen: Seen, row: Row[Any]) -> Run:
         canaries=told.canaries,
         left_out=told.left_out,
         not_stressed=told.not_stressed,
+        request=told.request,
     )
 
 

@@ -107,7 +107,7 @@ scopes = Table(
 )
 
 # One invocation. `position` orders runs (write.next_position); without `finished_at` it is incomplete; the
-# remark holds policy, skipped profiles and canaries.
+# remark holds policy, skipped profiles, canaries and what was asked for.
 runs = Table(
     "runs",
     METADATA,

@@ -25,6 +25,7 @@ from reprodb.domain import (
     LeftOut,
     Output,
     Pairs,
+    Request,
     Result,
     Role,
     Run,
@@ -64,6 +65,13 @@ class RunRemark:
     canaries: tuple[CanaryOutcome, ...] = ()
     left_out: tuple[LeftOut, ...] = later(())
     not_stressed: Pairs = later(())
+    request: Request | None = later(None)
+
+
+def _run_remark(run: Run, canaries: tuple[CanaryOutcome, ...]) -> str:
+    return codec.dumps(
+        RunRemark(run.policy, run.skipped, run.seed, canaries, run.left_out, run.not_stressed, run.request)
+    )
 
 
 # --- Runs --------------------------------------------------------------------------------------
@@ -83,9 +91,7 @@ def next_position(connection: Connection, run: Run) -> int:
 def write_run(connection: Connection, known: Known, run: Run, position: int) -> int:
     """A new run's row; returns its number."""
     environment = codec.dumps(run.environment)
-    remark = codec.dumps(
-        RunRemark(run.policy, run.skipped, run.seed, run.canaries, run.left_out, run.not_stressed)
-    )
+    remark = _run_remark(run, run.canaries)
     key = content_key("reprodb.environment/1", environment)
     environments = intern(connection, known, t.environments, [key], lambda _: {"record": environment})
     remarks = _intern_texts(connection, known, t.remarks, [remark])
@@ -120,9 +126,7 @@ def finish_run(
     """Marks the run complete; see Store.finish."""
     values: dict[str, Any] = {"finished_at": run.finished_at or finished_at, "exit_code": exit_code}
     if canaries is not None:
-        remark = codec.dumps(
-            RunRemark(run.policy, run.skipped, run.seed, canaries, run.left_out, run.not_stressed)
-        )
+        remark = _run_remark(run, canaries)
         values["remark_id"] = _intern_texts(connection, known, t.remarks, [remark])[remark]
     connection.execute(update(t.runs).where(t.runs.c.id == run.id).values(values))
 

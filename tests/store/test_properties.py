@@ -235,7 +235,7 @@ def test_no_field_is_forgotten() -> None:
         Pattern: "sha256 count first data",
         Judgement: "verdict max_rel_err reference note",
         Run: "uid suite lane environment started_at label finished_at skipped policy kind exit_code id seed "
-        "canaries left_out not_stressed",
+        "canaries left_out not_stressed request",
     }
     for noun, expected in known.items():
         assert [field.name for field in fields(noun)] == expected.split(), noun
