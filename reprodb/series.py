@@ -13,7 +13,7 @@ from reprodb.errors import ReprodbError, ToolchainError, UsageError
 from reprodb.experiments import Setting
 from reprodb.recovery import Compilers, Missing
 from reprodb.repository import Commit, Repository
-from reprodb.suite import load_suite, source_files
+from reprodb.suite import load_suite, no_kernel, source_files
 from reprodb.suite.tables import suggest
 
 if TYPE_CHECKING:
@@ -41,12 +41,7 @@ def subject_of(suite: Suite, name: str, cases: Sequence[str], profile: Profile, 
     """The named kernel of a suite with the cases that match any glob, all without. UsageError for a typo."""
     kernel = next((k for k in suite.kernels if k.name == name), None)
     if kernel is None:
-        names = [k.name for k in suite.kernels]
-        raise UsageError(
-            f"suite {suite.name!r} has no kernel {name!r}",
-            allowed=", ".join(names),
-            remedy=suggest(name, names),
-        )
+        raise no_kernel(suite, name)
     if kernel.program is not None:
         raise UsageError(f"{name} is a program of its own", allowed="kernels that reprodb compiles")
     known = [case.name for case in kernel.cases]

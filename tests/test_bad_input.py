@@ -90,7 +90,15 @@ def recorded(home: Path) -> list[tuple[bool, int | None]]:
     ("option", "words"),
     [
         (("--profile", "defualt"), ("no profile matches 'defualt'", "allowed: default, no-fmad", "default?")),
-        (("--kernel", "totl"), ("has no kernel 'totl'", "allowed: total", "did you mean 'total'?")),
+        (
+            ("--kernel", "totl"),
+            (
+                "has no kernel 'totl'",
+                "allowed: total",
+                "'total'? Or name its suite with --suite",
+            ),
+        ),
+        (("--kernel", "mean_rows"), ("has no kernel 'mean_rows'", "remedy: name its suite with --suite")),
         (("--case", "ones-9"), ("no case matches 'ones-9'", "allowed: ones-8")),
         (("--require", "nvcc99"), ("no required profile matches 'nvcc99'", "allowed: default", "nvcc")),
         (

@@ -405,6 +405,7 @@ def test_a_kernel_that_is_not_there_yet_is_told_with_the_commit(history: Path) -
     assert code == 2
     assert f"at commit {first}: suite " in err
     assert "has no kernel 'tial'" in err
+    assert "name its suite with --suite" in err
 
 
 def test_the_commit_that_moved_the_bits(place: Path, history: Path) -> None:

@@ -86,9 +86,15 @@ def _no_result(
     run_id: int, kernel: str, profile: str | None, case: str | None, results: Iterable[Result]
 ) -> UsageError:
     """The refusal, with what the run has instead: the kernel's own profiles and cases, else its kernels."""
+    from reprodb.suite.tables import suggest
+
     under = f" under profile {profile!r}" if profile else ""
     of = f" in case {case!r}" if case else ""
     every = tuple(results)
     own = [f"{r.profile} ({r.case.name})" for r in every if r.kernel.name == kernel]
     known = own or sorted({r.kernel.name for r in every})
-    return UsageError(f"run {run_id} has no result of {kernel!r}{under}{of}", allowed=", ".join(known[:12]))
+    return UsageError(
+        f"run {run_id} has no result of {kernel!r}{under}{of}",
+        allowed=", ".join(known[:12]),
+        remedy="" if own else suggest(kernel, known),
+    )

@@ -238,6 +238,17 @@ def resized(root: Path, kernel: Kernel, n: int) -> Kernel:
     return found
 
 
+def no_kernel(suite: Suite, name: str) -> UsageError:
+    """The refusal of a name or glob that meets no kernel of the suite; it may be another suite's."""
+    names = [k.name for k in suite.kernels]
+    near = suggest(name, names)
+    return UsageError(
+        f"suite {suite.name!r} has no kernel {name!r}",
+        allowed=", ".join(names),
+        remedy=f"{near} Or name its suite with --suite" if near else "name its suite with --suite",
+    )
+
+
 def select_kernels(suite: Suite, globs: Iterable[str], tags: Iterable[str] = ()) -> tuple[Kernel, ...]:
     """The kernels whose names match any of the globs and that have any of the tags, in the suite's order.
 
@@ -248,11 +259,7 @@ def select_kernels(suite: Suite, globs: Iterable[str], tags: Iterable[str] = ())
     names = [k.name for k in suite.kernels]
     for glob in wanted:
         if not any(fnmatchcase(name, glob) for name in names):
-            raise UsageError(
-                f"suite {suite.name!r} has no kernel {glob!r}",
-                allowed=", ".join(names),
-                remedy=suggest(glob, names),
-            )
+            raise no_kernel(suite, glob)
     known = {tag for k in suite.kernels for tag in k.tags}
     for tag in labels:
         if tag not in known:

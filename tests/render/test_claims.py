@@ -141,8 +141,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "<code>0x4b25426d</code> in all 100 repetitions" in page.read_text()
     code, _, err = reprodb("claim", "1", "sum_squares_tree", "--html", str(page))
     assert (code, "a page holds one claim" in err) == (2, True)
-    code, _, err = reprodb("claim", "1", "sum_of_nothing")
-    assert (code, "sum_squares_tree" in err) == (2, True)
+    code, _, err = reprodb("claim", "1", "sum_squares_tre")
+    assert (code, "did you mean 'sum_squares_tree'?" in err) == (2, True)
     code, _, err = reprodb("claim", "1", "sum_squares_tree", "--profile", "nope")
     assert code == 2
     assert err.startswith(
