@@ -488,6 +488,9 @@ def test_no_folder_no_manifest_no_name(root: Path, tmp_path: Path) -> None:
     root.mkdir()
     with _refused("no */kernel.toml in this folder"):
         load_suite(root)
+    _write(root)
+    with _refused("it is a kernel's own", f"name the folder above: {root.resolve()}"):
+        load_suite(root / "sum")
     spaced = _write(tmp_path / "my suite")
     with _refused("'my suite' is no suite name", "suite.toml"):
         load_suite(spaced)

@@ -94,7 +94,15 @@ def read_suite(root: Path, sm_count: int | None = None) -> Reading:
             _check_sources(suite, kernel)
             sound.setdefault(kernel.name, kernel)
     if not manifests:
-        problems.append(Problem(str(root), f"no */{MANIFEST} in this folder", "one folder a kernel"))
+        own = (root / MANIFEST).is_file()
+        problems.append(
+            Problem(
+                str(root),
+                f"no */{MANIFEST} in this folder" + f", but {MANIFEST} itself: it is a kernel's own" * own,
+                "one folder a kernel",
+                f"name the folder above: {root.resolve().parent}" if own else "",
+            )
+        )
     # A missing key is noticed as such and again where its value is read: said once, with what it may be.
     told = {(p.where, p.what): p for p in problems}
     places = tuple(path.relative_to(root).as_posix() for path in manifests)
