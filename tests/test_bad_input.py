@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,7 @@ def recorded(home: Path) -> list[tuple[bool, int | None]]:
             ),
         ),
         (("--kernel", "mean_rows"), ("has no kernel 'mean_rows'", "remedy: name its suite with --suite")),
+        (("--seed", "-1"), ("Invalid value for '--seed'", "-1 is not in the range x>=0")),
         (("--case", "ones-9"), ("no case matches 'ones-9'", "allowed: ones-8")),
         (("--require", "nvcc99"), ("no required profile matches 'nvcc99'", "allowed: default", "nvcc")),
         (
@@ -373,13 +375,54 @@ def test_two_nightlies_at_once_on_one_database(home: Path, compiled: Path) -> No
 
 
 def test_a_report_that_cannot_be_written_does_not_cost_the_verdict(home: Path, compiled: Path) -> None:
-    (home / "reports").write_text("in the way")
+    (home / "reports" / "run-1.html").mkdir(parents=True)
     said = nightly(home, compiled)
     assert said.code == 4
     assert "First night: 1 row recorded" in said.out
     assert "0x41000000" in said.out
-    assert "reprodb: reports/run-1.html cannot be written: reports is no folder" in said.err
+    assert "reprodb: reports/run-1.html cannot be written: " in said.err
     assert recorded(home) == [(True, 0)]
+
+
+def test_where_no_report_can_be_written_no_night_is_spent(tmp_path: Path, compiled: Path) -> None:
+    write_kernel(tmp_path / "suite")
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "locked").mkdir(mode=0o555)
+    for out, why in (
+        ("file", "file is no folder"),
+        ("file/below", "/file is no folder"),
+        ("locked", "Permission denied"),
+        ("locked/below", "Permission denied"),
+    ):
+        said = child(tmp_path, *arguments(compiled, "--out", out), before=as_anyone)
+        assert (said.code, said.out) == (4, "")
+        assert f"reprodb: no report can be written to {out}: " in said.err
+        assert f"{why}\nremedy: name another folder with --out" in said.err
+        assert not (tmp_path / "reprodb.db").exists()
+
+
+def test_doctor_says_that_reports_cannot_be_written(tmp_path: Path) -> None:
+    def reports() -> tuple[bool, str, str]:
+        checks = reprodb("doctor", "--json", folder=tmp_path).json["checks"]
+        (found,) = (check for check in checks if check["name"] == "reports")
+        return found["ok"], found["detail"], found["remedy"]
+
+    assert reports() == (True, "reports: writable", "")
+    (tmp_path / "reports").write_text("in the way")
+    assert reports() == (False, "reports: reports is no folder", "name a writable folder with --out")
+
+
+def test_latest_where_the_only_run_is_incomplete_says_how_to_go_on(tmp_path: Path) -> None:
+    night = Nights(tmp_path)
+    night.night(make_result())
+    with open_store(str(tmp_path / "reprodb.db")) as store:
+        begun = replace(store.run(1), id=None, finished_at=None, exit_code=None)
+    with open_store(str(tmp_path / "other.db"), write=True) as store:
+        store.begin(begun)
+    said = reprodb("show", "latest", "--db", tmp_path / "other.db")
+    assert (said.code, said.out) == (2, "")
+    assert "has 0 complete runs, and run 1 is incomplete" in said.err
+    assert f"remedy: go on with it: reprodb {begun.kind} --resume 1" in said.err
 
 
 # --- What stands in the way of a number --------------------------------------------------------

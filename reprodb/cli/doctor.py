@@ -163,7 +163,8 @@ def tools() -> Iterator[Check]:
 
 
 def places(db: str | None, store: Path) -> Iterator[Check]:
-    """What has to be written: the database, the artifact store, the cache folder."""
+    """What has to be written: the database, the artifact store, the cache folder, reports."""
+    from reprodb.cli.reports import unwritable
     from reprodb.errors import UsageError
     from reprodb.store.location import locate
     from reprodb.toolchains.places import cache_folder
@@ -180,6 +181,9 @@ def places(db: str | None, store: Path) -> Iterator[Check]:
             yield _writable("database", path, remedy)
     yield _writable("store", store, "name a writable folder with --store")
     yield _writable("cache", cache_folder(), "name a writable folder in REPRODB_CACHE")
+    why = unwritable(Path("reports"))
+    remedy = "name a writable folder with --out" if why else ""
+    yield Check("place", "reports", not why, f"reports: {why or 'writable'}", remedy)
 
 
 def nights(db: str | None) -> Iterator[Check]:

@@ -63,10 +63,7 @@ class RunOptions:
     orders: bool = True  # measure the order fingerprints that manifests ask for
     kind: str = "run"
     policy: str = ""
-    again: tuple[str, str] = (
-        "",
-        "",
-    )  # the command's words before and after the `--resume N` that goes on with it
+    again: tuple[str, str] = ("", "")  # the command that goes on: its words before and after `--resume N`
 
     @property
     def request(self) -> Request:

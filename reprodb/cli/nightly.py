@@ -108,10 +108,12 @@ def nightly(
     """
     from reprodb.cli import judging
     from reprodb.cli.flow import RunOptions, head_start, open_database, record_run, utc_now
+    from reprodb.cli.reports import check_reports
     from reprodb.cli.resume import going_on
     from reprodb.cli.timings import Timed
     from reprodb.stress import chosen
 
+    check_reports(out)
     rules, blessings = judging.policy_at(policy), judging.ledger_at(ledger)
     options = RunOptions(
         suite=suite,

@@ -508,9 +508,15 @@ class Store:
             found = first(complete.offset(parsed.back))
             if found is None:
                 count = connection.scalar(select(func.count()).select_from(complete.subquery()))
+                told = f"no run {parsed.name!r}: {self.location} has {count} complete run{'s' * (count != 1)}"
+                if count:
+                    raise UsageError(told, remedy="reprodb runs lists them")
+                begun = connection.execute(newest.add_columns(t.runs.c.kind).limit(1)).first()
+                if begun is None:
+                    raise UsageError(told, remedy="record one first: reprodb run")
                 raise UsageError(
-                    f"no run {parsed.name!r}: {self.location} has {count} complete run{'s' * (count != 1)}",
-                    remedy="reprodb runs lists them" if count else "record one first: reprodb run",
+                    f"{told}, and run {begun.id} is incomplete",
+                    remedy=f"go on with it: reprodb {begun.kind} --resume {begun.id}",
                 )
             return found
         named = [select(t.runs.c.id).where(t.runs.c.id == parsed.number)] if parsed.number is not None else []
