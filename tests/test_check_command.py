@@ -98,6 +98,13 @@ def test_the_folder_as_it_is_and_profiles_of_each_side(root: Path, compiled: Pat
     assert (said.code, rows) == (0, {"total": ("same", "flags"), "other": ("new", None)})
 
 
+def test_a_commit_is_not_compared_with_itself(root: Path, compiled: Path) -> None:
+    said = check(root, compiled, "HEAD")
+    assert (said.code, said.out) == (4, "")
+    assert "nothing compared: HEAD is commit" in said.err
+    assert "take the folder as it is with --working" in said.err
+
+
 def test_a_suite_that_is_new_has_nothing_to_compare_with(root: Path, compiled: Path) -> None:
     said = check(root, compiled, "bare")
     assert (said.code, "bare" not in said.out, "has no suite: everything is new" in said.err) == (

@@ -106,6 +106,11 @@ def check(
     repository = Repository(root)
     now_at = repository.commit("HEAD")
     base = repository.merge_base(repository.commit(against), now_at)
+    if base.sha == now_at.sha and not working:
+        raise ReprodbError(
+            f"nothing compared: HEAD is commit {base.label}, which {against} has already",
+            remedy="check out the branch to look at, or take the folder as it is with --working",
+        )
     options = RunOptions(
         kernels=tuple(kernel or ()),
         tags=tuple(tag or ()),
