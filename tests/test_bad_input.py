@@ -100,7 +100,7 @@ def recorded(home: Path) -> list[tuple[bool, int | None]]:
             ),
         ),
         (("--kernel", "mean_rows"), ("has no kernel 'mean_rows'", "remedy: name its suite with --suite")),
-        (("--seed", "-1"), ("Invalid value for '--seed'", "-1 is not in the range x>=0")),
+        (("--seed", "-1"), ("Invalid value for '--seed'", "greater than or equal to 0")),
         (("--case", "ones-9"), ("no case matches 'ones-9'", "allowed: ones-8")),
         (("--require", "nvcc99"), ("no required profile matches 'nvcc99'", "allowed: default", "nvcc")),
         (

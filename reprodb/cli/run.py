@@ -49,7 +49,7 @@ NoCompileOption = Annotated[
 SeedOption = Annotated[
     int | None,
     typer.Option(
-        "--seed", metavar="N", help="Fix the model's arrival orders; by default each run has its own."
+        "--seed", metavar="N", min=0, help="Fix the model's arrival orders; by default each run has its own."
     ),
 ]
 ResumeOption = Annotated[
