@@ -240,6 +240,20 @@ def test_what_is_no_sum_of_its_input_says_so(store: Path) -> None:
     assert "not applicable: of 16 ones total is 20, so it is not the sum of x" in said.out
 
 
+def test_beyond_exact_counts_there_is_no_fingerprint(store: Path) -> None:
+    said = reprodb(*("order", "sum_squares_tree", "--n", 20_000_000, "--device", "model", "--store", store))
+    assert said.code == 4
+    assert "not applicable: 20,000,000 elements: from 2 to 16,777,216 the counts are exact" in said.out
+
+
+def test_what_no_memory_holds_is_refused(store: Path) -> None:
+    """Counts of a double are exact up to 2^53; 1.8 TiB of floats are refused before they are made."""
+    said = reprodb(*("order", "sum_float64", "--n", 500 * 10**9, "--device", "model", "--store", store))
+    assert (said.code, said.out) == (2, "")
+    assert "sum_float64 with n = 500,000,000,000 takes 1,862.6 GiB of arrays" in said.err
+    assert "remedy: a smaller --n" in said.err
+
+
 def test_an_arrival_order_is_another_one_in_every_repetition(store: Path) -> None:
     """x[0] … x[511] are in two blocks of the grid; which of them comes first differs."""
     said = reprodb(

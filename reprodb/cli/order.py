@@ -40,9 +40,7 @@ def order(
     *,
     n: Annotated[
         int | None,
-        typer.Option(
-            "--n", min=2, max=1 << 24, help="Elements, instead of its cases'; up to 64 draw a tree."
-        ),
+        typer.Option("--n", min=2, help="Elements, instead of its cases'; up to 64 draw a tree."),
     ] = None,
     every_pair: Annotated[
         bool,
@@ -117,12 +115,29 @@ def measured(options: RunOptions, n: int | None, *, every_pair: bool = False) ->
         root = options.suite or bundled_suite()
         builds = []
         for build in _usual(plan, options):
-            kernel = build.kernel if n is None else resized(root, build.kernel, n)
+            kernel = build.kernel if n is None else _held(resized(root, build.kernel, n), n)
             kernel = replace(kernel, fingerprint=kernel.fingerprint or _asked(kernel))
             builds.append(replace(build, kernel=kernel, cases=kernel.cases))
         asked = replace(plan, builds=tuple(builds), every_pair=every_pair)
         with closing(bench.results(asked, "order")) as made:
             return sorted((result for result, _ in made), key=lambda r: r.row)
+
+
+def _held(kernel: Kernel, n: int) -> Kernel:
+    """The kernel, whose arrays this machine's memory holds: the host makes and reads them on every lane."""
+    from reprodb.domain import DTYPE_BYTES
+    from reprodb.errors import UsageError
+    from reprodb.limits import machine_memory
+
+    case, room = kernel.cases[0], machine_memory()
+    taken = sum(i.n * DTYPE_BYTES[i.dtype] for i in case.inputs) + sum(b.nbytes for b in case.buffers)
+    if taken > room:
+        raise UsageError(
+            f"{kernel.name} with n = {n:,} takes {taken / 2**30:,.1f} GiB of arrays",
+            allowed=f"what this machine's memory of {room / 2**30:,.1f} GiB holds",
+            remedy="a smaller --n",
+        )
+    return kernel
 
 
 def _usual(plan: Plan, options: RunOptions) -> Sequence[PlannedBuild]:
