@@ -3,6 +3,8 @@
 PYTHON ?= $(shell tools/find-python.sh)
 PROFILES ?=
 ARGS ?=
+# Workers of `make test`: half as many again as cores, since tests wait for processes of their own.
+WORKERS ?= $(shell expr 3 \* $$(nproc) / 2)
 # Further extras of pyproject.toml, such as postgres where the database is a server's.
 EXTRAS ?=
 
@@ -34,7 +36,7 @@ nightly: $(RUNTIME)
 # Hundreds of interpreters are started: they read compiled modules, also where the environment says not to keep any.
 test soak test-gpu: export PYTHONDONTWRITEBYTECODE :=
 test: $(DEV) system-packages
-	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not gpu and not soak" $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not gpu and not soak" $(ARGS)
 
 check: $(DEV)
 	$(PY) -m ruff check
