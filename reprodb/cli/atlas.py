@@ -228,12 +228,11 @@ def _record(wanted: Wanted, options: RunOptions, database: Store, said: Listener
     """Execute and record; the number of the run."""
     from reprodb.atlas.source import SUITE
     from reprodb.atlas.survey import carry_out
-    from reprodb.cli.ending import terminated_as_interrupt
     from reprodb.cli.flow import opened_bench, utc_now
     from reprodb.domain import Run
     from reprodb.environment import host_environment
 
-    with terminated_as_interrupt(), opened_bench(options, said) as bench:
+    with opened_bench(options, said) as bench:
         survey = _survey(wanted, bench.store, bench.where.device, said)
         started = Run(
             uid=uuid4().hex,

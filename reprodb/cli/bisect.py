@@ -109,7 +109,6 @@ def bisect(
 
     Exit 0 with an answer, 4 without: the ends show the same, or one nothing, or a change does not come again.
     """
-    from reprodb.cli.ending import terminated_as_interrupt
     from reprodb.cli.progress import listener
     from reprodb.hunt import hunt
     from reprodb.render import bisect as render
@@ -121,7 +120,7 @@ def bisect(
     )  # fmt: skip
     _check(wanted)
     options = RunOptions(device=device, store=store, timeout=timeout, jobs=jobs, repetitions=repetitions)
-    with listener(quiet=quiet) as said, terminated_as_interrupt(), ExitStack() as stack:
+    with listener(quiet=quiet) as said, ExitStack() as stack:
         tools = _without_device(options, said) if code else _opened(stack, options, said, fresh)
         compilers = _compilers(install, said)
         series, plan = _series(wanted, tools, compilers)

@@ -94,7 +94,6 @@ def check(
     of `diff`; a suite that is new in these commits has nothing to compare with, and exits 0.
     """
     from reprodb.cli import judging
-    from reprodb.cli.ending import terminated_as_interrupt
     from reprodb.cli.progress import listener
     from reprodb.profiles import bundled_profiles
     from reprodb.repository import Repository
@@ -125,7 +124,7 @@ def check(
         seed=0,  # equal code has equal arrival orders on both sides
     )
     known = profiles_file or bundled_profiles()
-    with terminated_as_interrupt(), _database(db) as url, open_store(url, write=True) as database:
+    with _database(db) as url, open_store(url, write=True) as database:
         with listener(quiet=quiet or as_json) as said:
             if not working and repository.changed():
                 said.said("what is not committed is not looked at; --working takes the folder as it is")

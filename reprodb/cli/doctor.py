@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -227,15 +226,10 @@ def nights(db: str | None) -> Iterator[Check]:
 
 def _writable(name: str, path: Path, remedy: str) -> Check:
     """Whether a file can be made where a path is or will be, found out by making one."""
-    nearest = path.absolute()
-    while not nearest.exists() and nearest != nearest.parent:
-        nearest = nearest.parent
-    folder = nearest.parent if path.is_file() else nearest
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            ok = not path.is_file() or os.access(path, os.W_OK)
-    except OSError:
-        ok = False
+    from reprodb.cli.reports import unwritable
+
+    folder = path if path.is_dir() else path.absolute().parent
+    ok = not unwritable(folder) and (not path.is_file() or os.access(path, os.W_OK))
     state = "writable" if ok else "not writable"
     return Check("place", name, ok, f"{path}: {state}", "" if ok else remedy)
 

@@ -77,7 +77,6 @@ def explain(
 
     Exit 0 where every row whose bits differ is explained (or none differs), 4 where one is not.
     """
-    from reprodb.cli.ending import terminated_as_interrupt
     from reprodb.cli.flow import RunOptions, opened_bench
     from reprodb.cli.progress import listener
     from reprodb.cli.rows import common_rows
@@ -97,7 +96,6 @@ def explain(
             options = RunOptions(device=device, store=store, timeout=timeout, jobs=jobs)
             with (
                 listener(quiet=quiet) as said,
-                terminated_as_interrupt(),
                 opened_bench(options, said) as bench,
             ):
                 means = Means(

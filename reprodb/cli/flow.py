@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from reprodb.cli.ending import terminated_as_interrupt
 from reprodb.cli.progress import Listener
 from reprodb.domain import (
     CanaryOutcome,
@@ -68,17 +67,7 @@ class RunOptions:
     @property
     def request(self) -> Request:
         """What of it a run keeps, so that who resumes it need not say it again."""
-        return Request(
-            self.repetitions,
-            self.kernels,
-            self.tags,
-            self.cases,
-            self.profiles,
-            self.arch,
-            self.stress,
-            self.orders,
-            self.keep,
-        )
+        return Request(**{field.name: getattr(self, field.name) for field in fields(Request)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +99,7 @@ def record_run(
     options already. Raises ReprodbError where nothing can be planned or executed.
     """
     listener.stage("device")
-    with terminated_as_interrupt(), opened_bench(options, listener, ahead) as bench:
+    with opened_bench(options, listener, ahead) as bench:
         listener.stage("plan")
         plan = bench.ahead.plan if bench.ahead else make_plan(options, bench)
         for skipped in plan.skipped:
@@ -173,7 +162,7 @@ def head_start(options: RunOptions, listener: Listener) -> Iterator[HeadStart]:
 
     store = ArtifactStore(options.store or DEFAULT_ROOT, listener.said)
     where = resolve_device(options.device)
-    with terminated_as_interrupt(), _pool(where, options, store) as pool, ExitStack() as stack:
+    with _pool(where, options, store) as pool, ExitStack() as stack:
         pool.begin()
         plan = _plan(options, store, where)
         if not plan.builds:

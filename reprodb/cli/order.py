@@ -105,12 +105,11 @@ def measured(options: RunOptions, n: int | None, *, every_pair: bool = False) ->
     """A result with its fingerprint for each kernel, case and profile, sorted by them."""
     from dataclasses import replace
 
-    from reprodb.cli.ending import terminated_as_interrupt
     from reprodb.cli.flow import make_plan, opened_bench
     from reprodb.cli.progress import listener
     from reprodb.suite import bundled_suite, resized
 
-    with terminated_as_interrupt(), opened_bench(options, listener(quiet=True)) as bench:
+    with opened_bench(options, listener(quiet=True)) as bench:
         plan = make_plan(options, bench)
         root = options.suite or bundled_suite()
         builds = []

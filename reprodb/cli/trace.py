@@ -132,7 +132,6 @@ def _traced(
     limit: int,
     quiet: bool,
 ) -> Trace:
-    from reprodb.cli.ending import terminated_as_interrupt
     from reprodb.cli.flow import RunOptions, opened_bench
     from reprodb.cli.progress import listener
     from reprodb.experiments import Laboratory, Workshop
@@ -143,7 +142,7 @@ def _traced(
     from reprodb.tracing import trace as trace_row
 
     options = RunOptions(device="model", store=store, timeout=timeout, jobs=jobs)
-    with listener(quiet=quiet) as said, terminated_as_interrupt(), opened_bench(options, said) as bench:
+    with listener(quiet=quiet) as said, opened_bench(options, said) as bench:
         workshop = Workshop(bench.store, jobs)
         means = Means(
             Laboratory(workshop, bench.pool, bench.platform, repetitions=1),

@@ -15,7 +15,7 @@ from reprodb.executors.model.llvm import Value, const
 from reprodb.executors.model.scheduler import floating_point_control
 
 _SPACES = {"global": 0, "shared": 1, "generic": 2}
-READ, WRITE = 1, 2
+READ, WRITE = at.TOUCH_READ, at.TOUCH_WRITTEN
 
 # --- What a recorded stage calls ---------------------------------------------------------------
 
@@ -64,6 +64,19 @@ def _put(text: str, base: str, offset: int, name: str) -> str:
     )
 
 
+# How many barriers of the whole block the warp `%me` has passed: `%phase`, kept at `%pp`.
+_PHASE = f"""\
+  %mine = shl i64 %me, 2
+  %pp0 = getelementptr i8, ptr %g, i64 {at.G_PHASES}
+  %pp = getelementptr i8, ptr %pp0, i64 %mine
+  %phase = load i32, ptr %pp, align 4"""
+
+# The place of the warp `%me` of block `%number` among all warps of the grid.
+_HERE = """\
+  %warpsw = zext i32 %warps to i64
+  %row = mul i64 %number, %warpsw
+  %here = add i64 %row, %me"""
+
 _NOTE = f"""
 ; Lanes are about to access memory. Shared memory: whether two warps meet in one word between barriers, one of
 ; them writing. Global memory: which regions the stage reads and writes.
@@ -102,10 +115,7 @@ begin:
 {_field("regions", "l", at.L_REGIONS, "ptr")}
 {_field("count", "l", at.L_REGION_COUNT)}
   %me = zext i32 %index to i64
-  %mine = shl i64 %me, 2
-  %pp0 = getelementptr i8, ptr %g, i64 {at.G_PHASES}
-  %pp = getelementptr i8, ptr %pp0, i64 %mine
-  %phase = load i32, ptr %pp, align 4
+{_PHASE}
   %phasew = zext i32 %phase to i64
   %serials = shl i64 %serial, 24
   %now = or i64 %serials, %phasew                  ; the block's phase, as no other block has it
@@ -270,10 +280,7 @@ put:
   store i64 %end, ptr %place.p, align 8
 {_field("index", "w", at.W_INDEX, "i32")}
   %me = zext i32 %index to i64
-  %mine = shl i64 %me, 2
-  %pp0 = getelementptr i8, ptr %g, i64 {at.G_PHASES}
-  %pp = getelementptr i8, ptr %pp0, i64 %mine
-  %phase = load i32, ptr %pp, align 4
+{_PHASE}
   %phasew = zext i32 %phase to i64
   %phases = shl i64 %phasew, 8
   %who = or i64 %phases, %me
@@ -345,9 +352,7 @@ put:
 {_put("i32 %kind", "turn", at.T_KIND, "t.kind")}
 {_put("i32 %rc", "turn", at.T_RC, "t.rc")}
   ; Behind the warp's last turn.
-  %warpsw = zext i32 %warps to i64
-  %row = mul i64 %number, %warpsw
-  %here = add i64 %row, %me
+{_HERE}
 {_field("nexts", "g", at.G_NEXT, "ptr")}
   %tail = getelementptr ptr, ptr %nexts, i64 %here
   %link = load ptr, ptr %tail, align 8
@@ -362,10 +367,7 @@ waits:                                             ; for the whole block?
   %everyone = and i1 %no.count, %stays
   br i1 %everyone, label %passes, label %partial
 passes:
-  %mine = shl i64 %me, 2
-  %pp0 = getelementptr i8, ptr %g, i64 {at.G_PHASES}
-  %pp = getelementptr i8, ptr %pp0, i64 %mine
-  %phase = load i32, ptr %pp, align 4
+{_PHASE}
   %phase1 = add i32 %phase, 1
   store i32 %phase1, ptr %pp, align 4
   %overflow = icmp uge i32 %phase1, {1 << 24}
@@ -445,9 +447,7 @@ define i32 @replay(ptr %w, ptr %b, ptr %l) {{
 {_field("warps", "l", at.L_WARPS, "i32")}
 {_field("nexts", "g", at.G_NEXT, "ptr")}
   %me = zext i32 %index to i64
-  %warpsw = zext i32 %warps to i64
-  %row = mul i64 %number, %warpsw
-  %here = add i64 %row, %me
+{_HERE}
   %place = getelementptr ptr, ptr %nexts, i64 %here
   %turn = load ptr, ptr %place, align 8
 {_field("next", "turn", at.T_NEXT, "ptr")}
